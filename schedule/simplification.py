@@ -180,7 +180,18 @@ def _simplify(value: Value, body: list[Value]) -> Value | int:
         return _fold(value, [arg for arg in args if isinstance(arg, Constant)])
     if value.op is PointwiseOp.CAST:
         return _simplify_cast(value, args[0], body)
+    if value.op is PointwiseOp.DIV and value.args[0] == value.args[1] and _is_one_or_nan(args[0], body):
+        return value.args[0]
     return _identity(value, args)
+
+
+def _is_one_or_nan(value: Value, body: list[Value]) -> bool:
+    """Whether a value is ``exp(x - x)``, as of a softmax over one element: NaN where x is infinite or NaN, else 1."""
+    if not isinstance(value, Pointwise) or value.op is not PointwiseOp.EXP:
+        return False
+    inner = body[value.args[0]]
+    is_difference = isinstance(inner, Pointwise) and inner.op is PointwiseOp.SUB
+    return is_difference and len({*arguments(inner)}) == 1
 
 
 def _at_known_places(load: Load, body: list[Value]) -> Load:

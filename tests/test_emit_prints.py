@@ -50,6 +50,7 @@ READS = {
 # numbers people write as digits, and seconds to wait for a tool. None says how anything is computed.
 NUMBERS = {
     "emit/cpp/format.py": {"LINE_LENGTH", "_MOST_SECONDS"},
+    "emit/cpp/kernel.py": {"_INDENT"},
     "emit/cpp/syntax.py": {"_MOST_SECONDS"},
     "emit/cpp/types.py": {"_INT32_MAX", "_INT64_MIN"},
     "emit/layers/call_functions.py": {"_LINES_AROUND"},
@@ -93,6 +94,7 @@ NUMBERS = {
     "emit/text/title_lines.py": {
         "_MOST_NAMED",
         "_MOST_MADE",
+        "_MOST_GIVEN",
         "LONGEST_LINE",
         "MOST_EQUATIONS",
         "_MOST_LINES",
@@ -101,7 +103,7 @@ NUMBERS = {
     "emit/text/told_sizes.py": {"_FIRST_OF_IMAGE", "_LARGEST_BARE", "_WIDEST"},
     "emit/text/value_formula.py": {"LONGEST_FORMULA"},
     "emit/triton/block.py": {"_WIDEST"},
-    "emit/triton/functions.py": {"_SHORT"},
+    "emit/triton/functions.py": {"_SHORT", "_LONG_ADDRESS"},
     "emit/triton/kernel.py": {"_WIDTH", "_INDENT"},
     "emit/unit/contract.py": {"_LEAST_LIKE"},
     "emit/unit/loading.py": {"_SECONDS_OF_A_RACE"},

@@ -29,6 +29,9 @@ __all__ = [
 ]
 
 
+_DEVICES = frozenset({"cpu", "cuda", "xpu", "mps", "meta"})
+
+
 def refuse_autocast() -> None:
     """A unit is called as it is; an autocast block around the example call would not be part of it.
 
@@ -190,9 +193,10 @@ def _words_in(entry: Callable[..., Any]) -> dict[tuple[str, int], str]:
 
 
 def free_path(path: str, taken: Container[str]) -> str:
-    """The path for a tensor that no state_dict has, or one like it: ``cache.cpu_tensor``, ``table_1``.
+    """The path for a tensor that no state_dict has, or one like it: ``cache.half_tensor``, ``table_1``.
 
-    Its words are the user's, and may be any attribute that every module has: a cache by device, a local `half`.
+    Its words are the user's, and may be any attribute that every module has: a local `half`. A cache by device says
+    where the model was captured, and the unit may run elsewhere: ``bias_cache["cpu"]`` is ``bias_cache.bias``.
 
     Args:
         path: Words with dots between them.
@@ -200,6 +204,9 @@ def free_path(path: str, taken: Container[str]) -> str:
     """
     *owners, last = path.split(".")
     words = [_unlike_methods(owner, "tensors") for owner in owners]
+    if last in _DEVICES and owners:
+        plain = owners[-1].removesuffix("_cache").lstrip("_")
+        last = plain if plain and plain != owners[-1] else "cached"
     word = ".".join([*words, _unlike_methods(last, "tensor")])
     free, count = word, 1
     while free in taken:

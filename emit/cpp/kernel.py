@@ -23,7 +23,7 @@ from longhand.emit.cpp.operators import ROUNDED_TO, TORCH_FUNCTIONS, WRITTEN_OUT
 from longhand.emit.cpp.schedule_text import SchedulePrinter
 from longhand.emit.cpp.types import SIZE_TYPE, cpp_type
 from longhand.emit.text.kernel_head import head_lines, shape_comment
-from longhand.emit.text.places import places_comment
+from longhand.emit.text.places import lines_above, places_comment
 from longhand.emit.text.quoting import cpp_comment
 from longhand.schedule.named_plan import KernelNames, in_plain_loops
 from longhand.schedule.plan import Access, KernelPlan, KernelSchedule, Pointer, Tunable
@@ -63,15 +63,17 @@ def print_cpp_headers(kernels: Iterable[CppSource]) -> Mapping[str, str]:
 
 
 _COMMENT_WIDTH = LINE_LENGTH - len("// ")
+_INDENT = 4  # of a parameter
 GRAIN = Tunable("GRAIN", 32768, "elements: with fewer, starting the threads costs more than it saves")
 
 
 @dataclasses.dataclass(frozen=True)
 class CppParameter:
-    """``const float *x,  // (n_rows, n_cols)``"""
+    """``const float *x,  // (n_rows, n_cols)``, and the lines of a comment above it."""
 
     declaration: str
     comment: str = ""
+    above: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,9 +177,9 @@ def _printer(schedule: KernelSchedule) -> SchedulePrinter:
 
 
 def _parameters(plan: KernelPlan, names: KernelNames, printer: BodyPrinter) -> tuple[CppParameter, ...]:
-    pointers = [
-        _pointer_parameter(pointer, plan, names, printer) for pointer in plan.pointers if not pointer.scratch
-    ]
+    given = [pointer for pointer in plan.pointers if not pointer.scratch]
+    widest = max((len(_declaration(pointer, names, printer)) for pointer in given), default=0)
+    pointers = [_pointer_parameter(pointer, plan, names, printer, widest) for pointer in given]
     sizes = [CppParameter(f"{SIZE_TYPE} {names.axes[axis.name].size}") for axis in plan.axes]
     ints = [CppParameter(f"{SIZE_TYPE} {names.ints[parameter.name]}") for parameter in plan.ints]
     scalars = [
@@ -199,13 +201,17 @@ def _scalar_type(dtype: torch.dtype, printer: BodyPrinter) -> str:
     return SIZE_TYPE if dtype is torch.int64 else printer.type_of(dtype)
 
 
-def _pointer_parameter(
-    pointer: Pointer, plan: KernelPlan, names: KernelNames, printer: BodyPrinter
-) -> CppParameter:
+def _declaration(pointer: Pointer, names: KernelNames, printer: BodyPrinter) -> str:
     const = "const " if pointer.access is Access.READ else ""
-    declaration = f"{const}{printer.type_of(pointer.dtype)} *{names.pointers[pointer.name]}"
     if pointer.many:
-        declaration = f"{const}{cpp_type(pointer.dtype)} *const *{names.lists[pointer.name]}"
+        return f"{const}{cpp_type(pointer.dtype)} *const *{names.lists[pointer.name]}"
+    return f"{const}{printer.type_of(pointer.dtype)} *{names.pointers[pointer.name]}"
+
+
+def _pointer_parameter(
+    pointer: Pointer, plan: KernelPlan, names: KernelNames, printer: BodyPrinter, widest: int
+) -> CppParameter:
+    """A pointer and what is said of it, behind the `widest` declaration of the list."""
     comment = shape_comment(plan, names, pointer)
     if comment is None:
         comment = places_comment(plan, names, pointer)
@@ -213,7 +219,11 @@ def _pointer_parameter(
         comment = f"n_tensors x {comment}"
     if pointer.access is Access.READ_WRITE:
         comment += "; updated in place"
-    others = [names.pointers[other] for other in pointer.may_alias]
-    if others and pointer.access is not Access.READ:
-        comment += f"; may be {' or '.join(others)}"
-    return CppParameter(declaration, comment)
+    is_result = pointer.access is not Access.READ
+    others = [names.pointers[other] for other in pointer.may_alias if is_result]
+    room = LINE_LENGTH - _INDENT - widest - len(",  // ")
+    told = f"{comment}; may be {' or '.join(others)}" if others else comment
+    if len(told) <= room:
+        return CppParameter(_declaration(pointer, names, printer), told)
+    above = lines_above(others, LINE_LENGTH - _INDENT - len("// "))
+    return CppParameter(_declaration(pointer, names, printer), comment, above)

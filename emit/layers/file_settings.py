@@ -34,11 +34,13 @@ class FileSettings:
         numbers: By word: what kernels are given.
         taken: Names that no constant may have.
         sizes: By word: its size.
+        elsewhere: By word: the size that another file of the unit calls so.
     """
 
     numbers: Mapping[str, float]
     taken: set[str]
     sizes: dict[str, int] = dataclasses.field(default_factory=dict)
+    elsewhere: Mapping[str, int] = dataclasses.field(default_factory=dict)
     _used: set[str] = dataclasses.field(default_factory=set)
     _operators: Counter[str] = dataclasses.field(default_factory=Counter)
 
@@ -49,17 +51,20 @@ class FileSettings:
         taken: Set[str],
         functions: Iterable[SharedFunction],
         classes: Sequence[LayerClass],
+        elsewhere: Mapping[str, int] | None = None,
     ) -> FileSettings:
         """Those of a file: first the sizes that its functions and layers state in one way."""
         methods: list[SharedFunction | Method] = [*functions]
         methods += [method for block in classes for method in block.methods]
         taken = {*taken, *_OF_FILES, *(block.name for block in classes), *map(constant_name, numbers)}
         taken.update(name for one in methods for name in _names_bound(one))
-        sizes = sizes_of_file((one.bound.stated for one in methods), taken)
+        elsewhere = elsewhere or {}
+        stated_sizes = sizes_of_file((one.bound.stated for one in methods), taken)
+        sizes = {word: size for word, size in stated_sizes.items() if elsewhere.get(word, size) == size}
         # A word that functions have for several sizes stays with them, and with the outermost one.
         stated = {str(word) for one in methods for word in one.bound.stated}
         taken.update(constant_name(word) for word in stated - sizes.keys())
-        return cls(numbers, taken, sizes)
+        return cls(numbers, taken, sizes, elsewhere)
 
     def constant(self, word: str, size: int) -> str:
         """The constant that the file's outermost function has for a size; empty where the word is another's.
@@ -67,7 +72,7 @@ class FileSettings:
         Functions whose word stands for another size keep it, then, and there is no constant of it.
         """
         name = constant_name(word)
-        if name in self.taken or name == word:
+        if name in self.taken or name == word or self.elsewhere.get(word, size) != size:
             return ""
         if self.sizes.setdefault(word, size) != size:
             del self.sizes[word]

@@ -33,6 +33,7 @@ from longhand.emit.text.python_code import (
     LiteralCode,
     MethodCode,
     NameCode,
+    ProductCode,
     PythonStatement,
     SeveralCode,
     dimension,
@@ -194,12 +195,13 @@ class AllocationWriter:
         return next((self.variables[other.name] for other in alike), None)
 
     def _vector_like(self, step: Allocate) -> str | None:
-        """A weight that the gradient of one is made like, where no word says how long both are.
+        """A weight that the gradient of one is made like, where no word, or a product, says how long both are.
 
         Of more dimensions the caller may have laid out a weight otherwise.
         """
         buffer = self.plan.buffers[step.buffer]
-        if len(buffer.shape) != 1 or not is_folded(self.sizes.dims(buffer)[0]):
+        size = self.sizes.dims(buffer)[0] if len(buffer.shape) == 1 else None
+        if size is None or not (is_folded(size) or isinstance(size, ProductCode)):
             return None
         words = (self.variables.get(name, "") for name in step.like)
         return next((word for word in words if word and not is_plain_variable(word)), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 
 from longhand.capture.graph import CapturedGraph, InputKind, Literal
 from longhand.emit.layers.call_functions import with_call_functions
@@ -114,6 +114,7 @@ class ModelWriter:
         self.variables = self._variables()
         self.begun: Begun | None = None
         self.tensors = self._tensor_arguments()
+        self.elsewhere: Mapping[str, int] = {}  # sizes that another file of the unit has constants of
         has_tensors = bool(self.steps) or any(one.kind is not InputKind.SIZE for one in self.graph.inputs)
         self.imports: set[str] = {"import torch"} if has_tensors else set()
         self.runtime: set[str] = set()
@@ -145,8 +146,7 @@ class ModelWriter:
 
     def write(self) -> ModelFile:
         """The text of model.py."""
-        text = self.text()
-        told = dataclasses.replace(text, imports=sorted_imports(self.imports))
+        told = dataclasses.replace(self.text(), imports=sorted_imports(self.imports))
         return ModelFile(
             render_template("model.py.jinja", model=told),
             self.name,
@@ -162,9 +162,9 @@ class ModelWriter:
         layers = write_layers(self.steps, self.name, self.plan, self.tree, body, self._loop, self.write_call)
         self.runtime |= layers.runtime_names
         taken = {self.name, *self.variables.values(), *(one.name for one in self.parameters)}
-        classes = [block for _, block in layers.blocks]
-        settings = FileSettings.of(self.names.numbers, taken, functions, classes)
-        sizes.constant = settings.constant
+        blocks = [block for _, block in layers.blocks]
+        settings = FileSettings.of(self.names.numbers, taken, functions, blocks, self.elsewhere)
+        self.constants, sizes.constant = settings.sizes, settings.constant
         paragraphs = body.write(self.steps, layers.lines)
         paragraphs += records_outside_loops(self.steps, self.variables) if self.training else []
         self._finish(paragraphs, sizes)

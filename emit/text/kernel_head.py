@@ -15,6 +15,7 @@ from longhand.capture.graph import Role
 from longhand.emit.cpp.types import cpp_type, literal
 from longhand.emit.text.expression import log_of, root_text, scale_text
 from longhand.emit.text.formula import title_of
+from longhand.emit.text.textbook import is_softmax_of_one
 from longhand.lower.ir import Buffer, Constant, Load, Pointwise, PointwiseOp, Store, Value
 from longhand.schedule.named_plan import (
     BufferNamer,
@@ -41,6 +42,7 @@ _MOST_LISTED = 4  # tensors of any kind; of more, those of one kind are counted
 _FEWEST_COUNTED = 3  # of one kind
 _MOST_PLAIN = 6  # whose kind says nothing
 _LARGEST_BARE = 9
+_OF_ONE = "A softmax over one element is 1; it is NaN where that is infinite or NaN."
 _COMMENT = 88  # characters for a pointer and where its elements lie, beside ``_ptr,  # float32, ``
 _ELEMENT = {Region.WHOLE: "one element", Region.FIRST: "the first element"}
 _SHAPE = {Region.WHOLE: "{}", Region.IN_MEMORY: "{} in memory", Region.FIRST: "the first {}"}
@@ -174,7 +176,8 @@ def _notes(
     """Why longhand added the operation, if it did; what is read and written how often."""
     remarks = dict.fromkeys(words.provenance(origin).remark for origin in kernel.origins)
     line = traffic_line(kernel, launch, plan.buffers, names)
-    return (*(remark for remark in remarks if remark), f"{line}.")
+    of_one = [_OF_ONE] if is_softmax_of_one(kernel.body) else []
+    return (*of_one, *(remark for remark in remarks if remark), f"{line}.")
 
 
 _INDENT = "    "
@@ -247,9 +250,10 @@ def _part_comment(plan: KernelPlan, names: KernelNames, pointer: Pointer, sizes:
         text += " of a tensor that may be larger"
     if begin is None:
         return text
-    told = f"{text}, from {names.ints[begin]} on"
     # A shape alone would say that it is the whole tensor, and calls are held to that.
-    return told if len(told) <= room else f"{text}, from its offset on"
+    shortest = f"{'by strides, ' * part.is_strided}from its offset on"
+    all_told = (f"{text}, from {names.ints[begin]} on", f"{text}, from its offset on", shortest)
+    return next((told for told in all_told if len(told) <= room), shortest)
 
 
 def room_beside(names: KernelNames, pointer: Pointer) -> int:
@@ -284,7 +288,8 @@ def traffic_line(
     writes = " and ".join([*([f"writes {written} once"] if written else []), *([added] if adds else [])])
     if fills_padding(kernel):
         return f"Writes the padding of {written} once, and nothing else"
-    reads = KernelReads(kernel, launch.sizes, [buffers[buffer].shape for buffer in launch.buffers])
+    shapes = [buffers[buffer].shape for buffer in launch.buffers]
+    reads = KernelReads(kernel, launch.sizes, shapes, launch.scalars)
     loaded = dict.fromkeys(value.buffer for value in kernel.body if isinstance(value, Load))
     kept = [buffer for buffer in loaded if reads.stays_in_cache(buffer)]
     picked = [buffer for buffer in loaded if reads.is_picked(buffer)]
@@ -293,8 +298,10 @@ def traffic_line(
     rest = [buffer for buffer in rest if buffer not in for_each]
     again = [buffer for buffer in rest if reads.is_repeated(buffer)]
     once = [buffer for buffer in rest if buffer not in again]
-    told = told_tensors(once, kernel, names)
-    parts = [f"{told} once{_picked(once, reads, pointers)}"] if once else []
+    cut = [buffer for buffer in once if reads.takes_part(buffer) and len(once) <= _MOST_LISTED]
+    whole = [buffer for buffer in once if buffer not in cut]
+    parts = [f"{told_tensors(whole, kernel, names)} once{_picked(whole, reads, pointers)}"] if whole else []
+    parts += [f"part of {listed(pointers[buffer] for buffer in cut)} once"] if cut else []
     if again:
         parts.append(f"{told_tensors(again, kernel, names)} once from memory and again from the cache")
     parts += _for_each(for_each, reads, names)

@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Sequence
+
 from longhand.emit.text.kernel_head import room_beside
 from longhand.schedule.named_plan import KernelNames
 from longhand.schedule.names.words import listed
@@ -34,3 +37,14 @@ def places_comment(plan: KernelPlan, names: KernelNames, pointer: Pointer) -> st
     told += ", in part" * is_accessed_in_part(plan, pointer)
     is_short = len(told) <= room_beside(names, pointer)
     return told if along and is_short else f"{done} at computed places"
+
+
+def lines_above(aliases: Sequence[str], width: int) -> tuple[str, ...]:
+    """The lines above a pointer that say what tensors it may be, where that does not fit behind it.
+
+    Args:
+        aliases: Their words; none: nothing is said.
+        width: How many characters a line has.
+    """
+    said = f"may be {' or '.join(aliases)}:"
+    return tuple(textwrap.wrap(said, width, break_long_words=False)) if aliases else ()

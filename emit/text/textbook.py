@@ -132,6 +132,18 @@ def through_normalized(value: Pointwise, body: Sequence[Value]) -> tuple[int, in
     return None
 
 
+def is_softmax_of_one(body: Sequence[Value]) -> bool:
+    """Whether a body holds ``exp(x - x)``: what is left of a softmax over one element."""
+    return any(
+        isinstance(value, Pointwise)
+        and value.op is PointwiseOp.EXP
+        and isinstance(inner := body[value.args[0]], Pointwise)
+        and inner.op is PointwiseOp.SUB
+        and inner.args[0] == inner.args[1]
+        for value in body
+    )
+
+
 def softmax_gradient(value: Pointwise, body: Sequence[Value]) -> tuple[int, int] | None:
     """Of ``d * p - p * sum(d * p)``: p and d."""
     if value.op is not PointwiseOp.SUB:

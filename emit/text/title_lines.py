@@ -14,6 +14,7 @@ from longhand.schedule.plan import Access, KernelPlan
 
 _MOST_NAMED = 4  # results in a first line; of more, how many there are, or what the kernel is
 _MOST_MADE = 8  # of which at least the names are said, where no formula finds room
+_MOST_GIVEN = 4  # tensors that something is said to be made from; of more, three and how many others
 LONGEST_LINE = 88  # of an equation that another one is put into: it still takes one line
 MOST_EQUATIONS = 7
 _MOST_LINES = 15  # of a docstring
@@ -87,20 +88,23 @@ def in_words(plan: KernelPlan, names: KernelNames, what: str = "") -> str:
     """
     bodies = [value for value in plan.body if isinstance(value, Load | Store)]
     written = dict.fromkeys(names.pointers[v.buffer] for v in bodies if isinstance(v, Store))
-    whole = max(
-        (len(plan.addresses[p].axes) for p, v in enumerate(plan.body) if isinstance(v, Load)), default=0
-    )
-    read = dict.fromkeys(
-        names.pointers[value.buffer]
-        for position, value in enumerate(plan.body)
-        if isinstance(value, Load) and len(plan.addresses[position].axes) == whole
-    )
     if what and len(written) > _MOST_NAMED:
         return what
-    given = listed(list(read)[:3])
+    given = _given(plan, names)
     source = f" from {given}" if given else ""
     results = listed(written) if len(written) <= _MOST_MADE else f"{len(written)} results"
     return f"{what}{': ' * bool(what)}{results}{source}"
+
+
+def _given(plan: KernelPlan, names: KernelNames) -> str:
+    """``x, y and z``, ``x, y, z and 4 others``: what a kernel reads, first what it reads the most of."""
+    loads = [(position, value) for position, value in enumerate(plan.body) if isinstance(value, Load)]
+    loads.sort(key=lambda load: -len(plan.addresses[load[0]].axes))
+    read = list(dict.fromkeys(names.pointers[value.buffer] for _, value in loads))
+    if len(read) > _MOST_GIVEN:
+        others = len(read) - _MOST_GIVEN + 1
+        read[_MOST_GIVEN - 1 :] = [f"{others} others"]
+    return listed(read)
 
 
 def update_in_words(plan: KernelPlan, names: KernelNames) -> str:

@@ -21,6 +21,7 @@ N_SPLITS = word(
     "n_splits"
 )  # how many chunks there are: a parameter of the functions that walk or combine them
 _MASKS = frozenset({"in_rows", "in_cols", "in_range"})  # of sides
+_LONG_ADDRESS = 50  # characters
 _SHORT = 3  # statements that need no paragraph of their own
 
 
@@ -196,7 +197,9 @@ def share_addresses(draft: Block, block: Block) -> list[Binding]:
             a for a, count in draft.asked.items() if count > 1 and a.whole.precedence is not Precedence.ATOM
         ]
         if repeated:
-            address = max(repeated, key=lambda a: (draft.asked[a], -alike[a.base], a.whole.text))
+            # What is long is said once; of the others what is used most.
+            long_ones = [a for a in repeated if len(a.whole.text) > _LONG_ADDRESS]
+            address = max(long_ones or repeated, key=lambda a: (draft.asked[a], -alike[a.base], a.whole.text))
             block.addresses[address] = scope.name("address", "at", "element")
             lines.append((block.addresses[address], address.whole))
     others = [a for a in draft.asked if a not in block.addresses]

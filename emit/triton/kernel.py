@@ -21,7 +21,7 @@ from jinja2.nativetypes import NativeCodeGenerator
 
 from longhand.emit.text.expression import Text, compose, joined, literal_text, outside, scale_text, word
 from longhand.emit.text.kernel_head import head_lines, is_whole_shape, shape_comment
-from longhand.emit.text.places import places_comment
+from longhand.emit.text.places import lines_above, places_comment
 from longhand.emit.text.quoting import python_docstring
 from longhand.emit.text.reference import Reference
 from longhand.emit.triton import schedules
@@ -90,12 +90,14 @@ class KernelParameter:
     Attributes:
         word: Its name.
         comment: Behind it.
+        above: Lines of a comment above it.
         argument: What the host function passes; empty: a variable of the same name.
         is_constant: Whether the kernel is compiled for its value.
     """
 
     word: str
     comment: str = ""
+    above: tuple[str, ...] = ()
     argument: str = ""
     is_constant: bool = False
 
@@ -272,7 +274,7 @@ def _parameters(
     parameters += [
         KernelParameter(
             pointer_word(names.pointers[pointer.name]),
-            _pointer_comment(pointer, plan, names),
+            *_pointer_comments(pointer, plan, names),
             names.pointers[pointer.name],
         )
         for pointer in pointers
@@ -299,19 +301,23 @@ def _parameters(
     return tuple(parameters)
 
 
-def _pointer_comment(pointer: Pointer, plan: KernelPlan, names: KernelNames) -> str:
+def _pointer_comments(pointer: Pointer, plan: KernelPlan, names: KernelNames) -> tuple[str, tuple[str, ...]]:
+    """The comment behind a pointer, and the lines above it."""
     words = dtype_word(pointer.dtype)
     if pointer.scratch:
-        return f"{words}, a result of each chunk"
+        return f"{words}, a result of each chunk", ()
     shape = shape_comment(plan, names, pointer)
     if shape is None:
         words += f", {places_comment(plan, names, pointer)}"
     else:
         words += f" {shape}" if is_whole_shape(plan, names, pointer) else f", {shape}"
-    aliases = [pointer_word(names.pointers[alias]) for alias in pointer.may_alias]
-    if aliases and pointer.access is not Access.READ:
-        words += f"; may be {' or '.join(aliases)}"
-    return words
+    is_result = pointer.access is not Access.READ
+    aliases = [pointer_word(names.pointers[alias]) for alias in pointer.may_alias if is_result]
+    room = _WIDTH - _INDENT - len(f"{pointer_word(names.pointers[pointer.name])},  # ")
+    told = f"{words}; may be {' or '.join(aliases)}" if aliases else words
+    if len(told) <= room:
+        return told, ()
+    return words, lines_above(aliases, _WIDTH - _INDENT - len("# "))
 
 
 def _list_comment(pointer: Pointer, names: KernelNames) -> str:

@@ -177,6 +177,7 @@ def emit_unit(unit: NamedUnit, *, in_torch: Mapping[str, InTorch] = NONE_IN_TORC
         of_backward = BackwardWriter(graphs, passes[1], unit.gradients, writer)
         writer.training = dataclasses.replace(call, saved=of_backward.saved_of_call)
         model = writer.write()
+        of_backward.elsewhere = writer.constants
         backward["backward.py"] = write_backward(graphs, writer, of_backward)
     kernels = write_kernels(passes, in_torch)
     texts = {

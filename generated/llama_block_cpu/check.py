@@ -1,9 +1,9 @@
 """Checks the unit: ``python -m <package>.check [KERNEL ...]``, from the folder that holds the package.
 
-Every kernel is compared with its PyTorch reference within a call of the model on random weights and inputs, and the
-model's results with those of the same model that runs references in place of kernels. A result may be no farther
-from the reference in float64 than twice what the reference in the tensors' own types is, or a few units in the last
-place. Prints a table; exits with 1 if something is wrong.
+Every kernel is compared with its PyTorch reference within a call of the model on random weights and inputs,
+and the model's results with those of the same model that runs references in place of kernels. A result may
+be no farther from the reference in float64 than twice what the reference in the tensors' own types is, or a
+few units in the last place. Prints a table; exits with 1 if something is wrong.
 """
 
 import sys
@@ -52,7 +52,7 @@ def fill(name, tensor):
 
 
 def run():
-    """One call of the model: the tensors that it returns, and those that it was given, which it may have changed."""
+    """One call of the model: the tensors that it returns, and those it was given, which may have changed."""
     arguments = make_arguments()
     (x,) = arguments
     with torch.no_grad():
@@ -166,11 +166,11 @@ def results_of(reference, read):
 
 
 def differences(found, exact, plain):
-    """How far each element is from `exact`, where float64 and the tensors' own types agree: on what is finite, on each
-    whole number and comparison.
+    """How far each element is from `exact`, where float64 and the tensors' own types agree: on what is
+    finite, on each whole number and comparison.
 
-    Elsewhere (an overflow that float64 does not have, a comparison that rounding decides) `found` must be what `plain`
-    is, or a decision that `exact` takes too; else the difference is infinite.
+    Elsewhere (an overflow that float64 does not have, a comparison that rounding decides) `found` must be
+    what `plain` is, or a decision that `exact` takes too; else the difference is infinite.
     """
     is_rounded = plain.is_floating_point()
     found, exact, plain = torch.broadcast_tensors(found.double(), exact.double(), plain.double())

@@ -149,6 +149,10 @@ class _HalvesWriter:
                 return _At(place - 1)
             case PointwiseOp.LOGICAL_NOT, [bool() as truth]:
                 return not truth
+            case PointwiseOp.LOGICAL_AND, [bool() as truth, other] | [other, bool() as truth]:
+                return other if truth else False
+            case PointwiseOp.LOGICAL_OR, [bool() as truth, other] | [other, bool() as truth]:
+                return True if truth else other
             case PointwiseOp.WHERE, [bool() as truth, if_true, if_false]:
                 return if_true if truth else if_false
         return None
@@ -247,10 +251,12 @@ class _HalvesWriter:
             return address if not halves else None
         if address.reversed or (step != () and halves):
             return None
-        if halves + half not in (0, 1):
+        n_halves = halves + half
+        if n_halves < 0:
             return None
-        offset: tuple[Product, ...] = ((*step, ScalarRef(0)),) if halves + half else ()
-        return dataclasses.replace(address, offset=(*others, *offset))
+        offset: dict[int, tuple[Product, ...]] = {0: (), 1: ((*step, ScalarRef(0)),)}
+        several: tuple[Product, ...] = ((n_halves, *step, ScalarRef(0)),)
+        return dataclasses.replace(address, offset=(*others, *offset.get(n_halves, several)))
 
     def _subtracted(self, value: Pointwise) -> Pointwise:
         """``a + -b * c`` as ``a - b * c``, which is the same to the bit."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from longhand.lower.ir import IndexExpression, Load, Pointwise, PointwiseOp, Reduce, Size, Value
 from longhand.schedule.kernels.kernel_plan import KernelPlan
+from longhand.schedule.kernels.tensor_shapes import limit_along
 
 _LARGE_PRIME = 9973
 
@@ -22,10 +23,19 @@ class KernelReads:
         kernel: The kernel.
         sizes: Of its axes, in one launch.
         shapes: Of the tensors that this launch passes, in the order of the pointers that are no scratch.
+        scalars: The numbers of this launch, as far as somebody asks for what a limit leaves out.
     """
 
-    def __init__(self, kernel: KernelPlan, sizes: Sequence[Size], shapes: Sequence[Sequence[Size]]) -> None:
+    def __init__(
+        self,
+        kernel: KernelPlan,
+        sizes: Sequence[Size],
+        shapes: Sequence[Sequence[Size]],
+        scalars: Sequence[Size | float] = (),
+    ) -> None:
         self.kernel = kernel
+        numbers = zip((scalar.position for scalar in kernel.scalars), scalars, strict=False)
+        self.numbers = {position: number for position, number in numbers if isinstance(number, int)}
         self.sizes = {axis.name: _number(size) for axis, size in zip(kernel.axes, sizes, strict=True)}
         passed = [pointer.name for pointer in kernel.pointers if not pointer.scratch]
         self.n_elements = {
@@ -89,6 +99,16 @@ class KernelReads:
             self._n_loaded([p for p in direct if p in one]) > self.n_elements[buffer] for one in passes
         )
 
+    def takes_part(self, buffer: str) -> bool:
+        """Whether a quarter of the elements or more are left unread, whatever conditions others are read under.
+
+        Less is the border that windows leave over: nobody would say of such an image that a part of it is read.
+        """
+        if any(map(self._is_picked, self.loads[buffer])):
+            return False
+        n_read = sum(self._n_at_most(position) for position in self.loads[buffer])
+        return 4 * n_read <= 3 * self.n_elements[buffer]
+
     def picked_by(self, buffer: str) -> list[str]:
         """The tensors whose values say which elements are read: the labels of a loss."""
         picking = filter(self._is_picked, self.loads[buffer])
@@ -116,6 +136,19 @@ class KernelReads:
         assert isinstance(value, Load)
         n_read = math.prod(self.sizes[axis] for axis in self._varies_over(position))
         return n_read if value.mask is None else min(n_read, self.n_elements[value.buffer])
+
+    def _n_at_most(self, position: int) -> int:
+        """How many elements a load reads at most, where a limit along an axis leaves out what lies beyond it."""
+        axes = self._varies_over(position)
+        n_read = math.prod(self.sizes[axis] for axis in axes)
+        for condition, holds in self._conditions(getattr(self.kernel.body[position], "mask", None)):
+            axis, limit = limit_along(self.kernel, condition, PointwiseOp.LT) or ("", 0)
+            number = self.numbers.get(limit)
+            if axis in axes and number is not None:
+                within = min(number, self.sizes[axis])
+                n_read = n_read // self.sizes[axis] * (within if holds else self.sizes[axis] - within)
+                break  # what two limits leave in common is not asked
+        return n_read
 
     def _are_exclusive(self, one: int, other: int) -> bool:
         first, second = (self._conditions(getattr(self.kernel.body[at], "mask", None)) for at in (one, other))

@@ -30,6 +30,9 @@ from longhand.schedule.sizes import Hints, guess
 SMALLEST_TILE_SIDE = 16
 # Of so few rows, one above the other, a program adds up whole columns: a tile of rows would be empty for the most part.
 _FEW_ROWS = 8
+# So few elements fill no lanes: an axis of more is walked innermost then, from so many on.
+_FEW_COLS = 2
+_SIMD_COLS = 8
 # What is read and written at once, in bytes; elements that the lanes of a warp take together, eight each.
 _SECTOR = 32
 _NEIGHBOURS = 256
@@ -260,7 +263,7 @@ def _space(family: Family, nest: Nest, rows: Iterable[str], cols: Iterable[str])
 
 def _elementwise_space(nest: Nest, layout: _Layout) -> NestSpace:
     names = [axis.name for axis in nest.axes]
-    col = layout.most_contiguous(names)
+    col = _longer(layout.most_contiguous(names), names, layout)
     if col is None:
         return _space(Family.ELEMENTWISE, nest, (), ())
     rows = layout.outermost_first((name for name in names if name != col), Store)
@@ -269,6 +272,15 @@ def _elementwise_space(nest: Nest, layout: _Layout) -> NestSpace:
         return _space(Family.ELEMENTWISE, nest, rows, (col,))
     batch = [name for name in rows if name != across]
     return _space(Family.TRANSPOSED, nest, (*batch, across), (col,))
+
+
+def _longer(col: str | None, names: Sequence[str], layout: _Layout) -> str | None:
+    """The axis to walk innermost: another than one of a few elements, a pair say, where enough lies along that."""
+    if col is None or layout.sizes[col] > _FEW_COLS:
+        return col
+    longer = layout.most_contiguous(name for name in names if layout.sizes[name] >= _SIMD_COLS)
+    is_enough = longer is not None and 2 * layout.contiguous_bytes(longer) >= layout.contiguous_bytes(col)
+    return longer if is_enough else col
 
 
 def _tiled_row(rows: list[str], col: str, layout: _Layout) -> str | None:

@@ -19,7 +19,12 @@ from longhand.schedule.names.dimensions.axis_names import dimensions_of, name_ax
 from longhand.schedule.names.dimensions.dimension_names import DimNamer
 from longhand.schedule.names.kernel_names import kernel_scope, name_kernel
 from longhand.schedule.names.layer_names import name_block
-from longhand.schedule.names.meanings.number_parameters import end_words, int_words, scalar_words
+from longhand.schedule.names.meanings.number_parameters import (
+    end_words,
+    half_words,
+    int_words,
+    scalar_words,
+)
 from longhand.schedule.names.meanings.parts import part_names
 from longhand.schedule.names.number_names import constant_names
 from longhand.schedule.names.shared.callers import Caller, Callers, SharedNames
@@ -286,7 +291,12 @@ def _name_kernel_words(kernel: KernelPlan, callers: Callers, name: str, prints_b
     ends = end_words(kernel, pointers)
     scalars = {
         scalar.position: scope.pick(
-            [ends.get(scalar.position, ""), scalar.name or "", *scalar_words(kernel, scalar.position)]
+            [
+                ends.get(scalar.position, ""),
+                *half_words(kernel, scalar.position, axes),
+                scalar.name or "",
+                *scalar_words(kernel, scalar.position),
+            ]
         )
         for scalar in kernel.scalars
     }

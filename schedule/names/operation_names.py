@@ -14,6 +14,7 @@ from longhand.lower.ir import PRIMITIVES, REDUCTIONS, Pointwise, Reduce, Value
 from longhand.schedule.names.meanings.halves import rotated_half, rotates_pairs
 from longhand.schedule.names.meanings.lengths import is_over_own_norm
 from longhand.schedule.names.meanings.operation_runs import collapsed, derivatives_once, match_patterns
+from longhand.schedule.names.meanings.written_norms import group_norms
 from longhand.schedule.names.words import GradientWord, reworded, without_counter
 
 # Steps that move or retype data without computing: they name nothing as long as something else does.
@@ -324,10 +325,12 @@ def _derivatives_as_one(nodes: list[fx.Node]) -> list[OpWord]:
     """The words of the nodes; a run that differentiates one op is one word: ``d_gelu``."""
     words: list[OpWord] = []
     before = ""
+    norms = group_norms(nodes)
     for node in nodes:
         origin = provenance_of(node)
         if not origin.differentiated:
-            words += [op_word(node)] if (own := _of_statistics(node, nodes)) is None else own
+            own = [*map(OpWord, norms[node].split())] if node in norms else _of_statistics(node, nodes)
+            words += [op_word(node)] if own is None else own
         elif origin.differentiates != before:
             words.append(OpWord(derivative_word(origin)))
         before = origin.differentiates

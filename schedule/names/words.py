@@ -145,6 +145,7 @@ def without_counter(name: str) -> str:
 
 _SHORT_PIECES = re.compile(r"[A-Z][a-z][A-Z][a-z]?(?=[A-Z][a-z]|_|\d|$)")  # NeXt, ViT
 _ACTIVATION = re.compile(r"(?:Re|Ge|Si|Se|Swi)G?LU")  # each of them is one word
+_DIMENSIONS = re.compile(r"(?<=[a-z0-9])([1-4])D(?![a-z])")  # Block2D, which is no block 2 of d
 
 
 def snake_case(name: str) -> str:
@@ -154,10 +155,12 @@ def snake_case(name: str) -> str:
 
     So are FiLM and MoE, mixtures of experts: ``MixtralSparseMoEBlock`` is ``mixtral_sparse_moe_block``. Short pieces
     beside each other are: ``ConvNeXtBlock`` is ``conv_next_block``, and ``GroupViTModel`` is ``group_vit_model``.
+    ``ResnetBlock2D`` is ``resnet_block_2d``: a ``d_`` of its own would say that it is a gradient.
     """
     in_capitals = re.sub(r"[A-Z]+Net(?![a-z])", lambda match: match[0].capitalize(), name)
     joined = re.sub(r"(?<=[A-Za-z0-9])Net(?![a-z])", "net", in_capitals)
     joined = joined.replace("MoE", "Moe").replace("FiLM", "Film")
+    joined = _DIMENSIONS.sub(r"_\1d", joined)
     joined = _SHORT_PIECES.sub(lambda match: match[0].capitalize(), joined)
     joined = _ACTIVATION.sub(lambda match: match[0].capitalize(), joined)
     spaced = re.sub(r"([A-Z]+)([A-Z][a-z])", r"\1_\2", joined)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,22 @@ def test_a_part_is_never_said_to_be_the_whole(device: str, mark: str) -> None:
     stacked = torch.randn(3, 5, 24)
     text = kernel_of(OfLast(), device, stacked)
     assert f"{mark} (n_rows, n_cols), from its offset on" in text
+
+
+class OfImages(nn.Module):
+    """Reads some channels of images by strides, by a name so long that no shape fits beside it."""
+
+    def forward(self, upsampled_hidden_states_of_the_decoder_and_encoder: torch.Tensor) -> torch.Tensor:
+        return (
+            upsampled_hidden_states_of_the_decoder_and_encoder[1, :, 3:7, 2:9, 1:].sin().permute(3, 0, 1, 2)
+        )
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_shape_that_does_not_fit_is_not_told(device: str) -> None:
+    text = kernel_of(OfImages(), device, torch.randn(2, 5, 9, 12, 6))
+    assert max(map(len, text.splitlines())) <= 110
+    assert re.search(r"(//|# float32,) by strides, from its offset on$", text, re.M), text
 
 
 @pytest.mark.filterwarnings("error::longhand.errors.EagerWarning")

@@ -141,6 +141,41 @@ def test_one_word_is_one_size() -> None:
     assert of_kernels.constant("scale", 4) == "" and of_kernels.sizes == {}, "SCALE is the number of kernels"
 
 
+def test_one_word_is_one_size_in_both_files() -> None:
+    """A UNet's model.py had SAMPLE_CHANNELS = 3, and its backward.py SAMPLE_CHANNELS = 32."""
+    settings = FileSettings.of({}, set(), (), (), {"sample_channels": 3, "dim": 64})
+    assert settings.constant("sample_channels", 32) == "" and settings.constant("dim", 64) == "DIM"
+    assert settings.sizes == {"dim": 64}
+
+
+class Widened(nn.Module):
+    """A row of three numbers, and of sixteen, that the user calls the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.widen, self.narrow, self.norm = nn.Linear(3, 16), nn.Linear(16, 3), nn.LayerNorm(16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.norm(self.widen(x.reshape(2, -1, 3).exp()))
+        return self.narrow(torch.cat([x[..., 8:].tanh(), x[..., :8]], -1)).exp()
+
+
+def test_what_model_py_has_constants_of_is_told_to_backward_py(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[dict[str, int]] = []
+    made: list[FileSettings] = []
+    write = FileSettings.of
+
+    def spied(*given: Any) -> FileSettings:
+        told.append(dict(given[4]))
+        made.append(write(*given))
+        return made[-1]
+
+    monkeypatch.setattr(FileSettings, "of", spied)
+    text_of((Widened().train(), (torch.randn(2, 24),), {}), "cpu", train=True)
+    (of_model, of_backward), (model, _) = told, made
+    assert of_model == {} and of_backward == model.sizes and model.sizes
+
+
 def test_a_function_returns_what_its_caller_calls_it() -> None:
     names = {"a": "residual", "b": "hidden", "x": "total"}
     scope = Scope({"residual", "hidden", "total"})

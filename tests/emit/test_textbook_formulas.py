@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -82,3 +84,16 @@ def test_the_derivative_of_an_activation_is_its_prime(device: str) -> None:
 def test_a_softmaxs_derivative_says_what_it_takes_away(device: str) -> None:
     said = titles(Scores(), device)
     assert " - sum(d_" in said and "d_softmax(" not in said, said
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_softmax_over_one_element_says_what_is_left_of_it(emit: Any, device: str) -> None:
+    """NaN and infinities behave as in eager, so that the kernel stays; nobody has to wonder why."""
+
+    def probabilities(scores: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(scores * 0.5, dim=-1)
+
+    files = emit(probabilities, (torch.randn(6, 4, 1),), device=device)
+    text = "\n".join(str(text) for path, text in files.items() if path.startswith("kernels/"))
+    assert "A softmax over one element is 1; it is NaN where that is infinite or NaN." in text
+    assert "numerator" not in text

@@ -87,3 +87,22 @@ def test_what_is_made_without_a_gradient_is_none() -> None:
     files = text_of((Attention().train(), (torch.randn(2, 8, 4, 4),), {}), "cuda", train=True)
     titles = [text.partition("\n")[0] for path, text in files.items() if path.startswith("kernels/")]
     assert not [title for title in titles if title.startswith('"""transpose: d_x')]
+
+
+class Stem(nn.Module):
+    """A convolution whose result has the word of what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv_in, self.out = nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(16, 16, 3, padding=1)
+        self.norm = nn.GroupNorm(4, 16)
+
+    def forward(self, sample: torch.Tensor) -> torch.Tensor:
+        sample = self.conv_in(sample)
+        return self.out(torch.nn.functional.silu(self.norm(sample))) + sample
+
+
+def test_what_a_bias_is_added_to_is_biased() -> None:
+    """It was ``conv_in_plus_sample``: the user's word for the result was taken for that of the bias."""
+    files = text_of((Stem().train(), (torch.randn(2, 3, 8, 8),), {}), "cuda", train=True)
+    assert "conv_in_plus_" not in files["model.py"] and "biased_conv_in" in files["model.py"]

@@ -9,7 +9,9 @@ import torch
 from torch import fx
 
 from longhand.emit.text.formula import sums_elsewhere
+from longhand.emit.text.title_lines import in_words
 from longhand.lower.ir import AxisSize, Constant, Index, Load, Pointwise, PointwiseOp, Reduce, ReduceOp, Store
+from longhand.schedule.named_plan import KernelNames
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.meanings.kernel_formulas import sums_of_one
 from longhand.schedule.plan import KernelPlan
@@ -59,3 +61,19 @@ def test_a_sum_of_equal_elements_is_none_in_the_kernel() -> None:
     of_whole, of_single = (node.name for node in graph.nodes if node.op == "call_function")
     assert is_elsewhere(of_whole, _X, Store("s", _AT, 0)) and not is_elsewhere(of_whole, _X, _SUM)
     assert not is_elsewhere(of_single, _X, Store("s", _AT, 0))  # there is nothing to add up
+
+
+def _made_from(*read: str) -> str:
+    """What is said of a kernel that reads tensors, the last of them only by columns."""
+    body = [*(Load(name, _AT, _F32) for name in read), Store("out", _AT, 0)]
+    axes: list[tuple[str, ...]] = [*(("row", "col") for _ in read[1:]), ("col",), ("row", "col")]
+    plan = SimpleNamespace(body=body, addresses=[SimpleNamespace(axes=one) for one in axes])
+    pointers = {name: name for name in (*read, "out")}
+    return in_words(cast(KernelPlan, plan), cast(KernelNames, SimpleNamespace(pointers=pointers)))
+
+
+def test_what_something_is_made_from_is_told_whole() -> None:
+    """Tables were left out, and of five tensors two: ``d_q_states from product``, which reads sin and cos, too."""
+    assert _made_from("product", "sin", "cos") == "out from product, sin and cos"
+    assert _made_from("a", "b", "c", "d") == "out from a, b, c and d"
+    assert _made_from("a", "b", "c", "d", "e") == "out from a, b, c and 2 others"

@@ -64,6 +64,21 @@ class Rotation(nn.Module):
         return rotated(self.layer(x), cos, sin)
 
 
+class Interleaved(nn.Module):
+    """Rotated pairs beside columns that stay: its backward pass joins halves of halves, at places of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        stays, turns = self.layer(x).split([32, 32], dim=-1)
+        first, second = turns[..., 0::2], turns[..., 1::2]
+        cos, sin = cos[..., :16], sin[..., :16]
+        turned = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+        return torch.cat([stays, turned], dim=-1).exp()
+
+
 ARGUMENTS = (torch.randn(2, 3, 64), torch.randn(3, 64), torch.randn(3, 64))
 HALVED = (rotated, rotated_by_chunks, joined)
 WHOLE = (uneven, short)
@@ -71,6 +86,7 @@ WHOLE = (uneven, short)
 cases = types.SimpleNamespace(
     **{function.__name__: functools.partial(tuple, (function, ARGUMENTS)) for function in (*HALVED, *WHOLE)},
     Rotation=lambda: (Rotation(), ARGUMENTS),
+    Interleaved=lambda: (Interleaved(), ARGUMENTS),
 )
 
 
@@ -145,6 +161,18 @@ def test_the_backward_pass_is_walked_by_halves(tmp_path: Path) -> None:
     text = (unit / "kernels" / "d_rotary.cpp").read_text()
     assert "?" not in text.partition("extern")[2]
     assert verify(unit, "tests.schedule.test_halves:cases.Rotation").is_right
+
+
+def test_halves_of_pairs_are_walked_together_backwards(tmp_path: Path) -> None:
+    """Each value of the second half was chosen by both conditions, and loaded once for each of them."""
+    unit = tmp_path / "unit"
+    longhand.generate(Interleaved(), ARGUMENTS, out=unit, device="cpu", train=True)
+    texts = [path.read_text() for path in (unit / "kernels").glob("*.cpp")]
+    (text,) = [text for text in texts if "half_rows" in text]  # beside the half of the pairs
+    body = text.partition("extern")[2]
+    assert body.count("?") == 1 and "both" not in body
+    assert len(re.findall(r"\bsin_row\[|\bcos_row\[", body)) == 2
+    assert verify(unit, "tests.schedule.test_halves:cases.Interleaved").is_right
 
 
 def test_a_kernel_for_both_kinds_of_joins_is_walked_whole(tmp_path: Path) -> None:

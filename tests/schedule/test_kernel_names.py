@@ -149,3 +149,39 @@ class Likeness(nn.Module):
 def test_no_kernel_is_called_a_kernel(tmp_path: Path) -> None:
     """The device function of a file has that at its end: ``gaussian_kernel_kernel`` would be two of them."""
     assert _kernels(Likeness(), tmp_path / "unit") == ["gaussian"]
+
+
+class GroupNormed(nn.Module):
+    """A group norm and its activation, behind a sum, and joined with another image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.out = nn.Conv2d(8, 16, 3, padding=1), nn.Conv2d(32, 8, 3, padding=1)
+        self.norm, self.joined_norm = nn.GroupNorm(4, 16), nn.GroupNorm(4, 32)
+
+    def forward(self, x: torch.Tensor, skip: torch.Tensor) -> torch.Tensor:
+        hidden = self.conv(x) + skip
+        normed = F.silu(self.norm(hidden))
+        return self.out(F.silu(self.joined_norm(torch.cat([normed, skip], dim=1))))
+
+
+def test_a_group_norm_that_is_written_out_for_its_derivative_is_called_one(tmp_path: Path) -> None:
+    """Its seven operations were only listed, so that the kernel had a name of the module around it."""
+    given = torch.randn(2, 8, 6, 6), torch.randn(2, 16, 6, 6)
+    longhand.generate(
+        GroupNormed().train(),
+        given,
+        out=tmp_path / "unit",
+        train=True,
+        device="cuda",
+        arch="sm_90",
+        run=False,
+    )
+    kernels = {path.stem for path in (tmp_path / "unit" / "kernels").glob("*.py")}
+    forward = {kernel for kernel in kernels if "group_norm" in kernel and not kernel.startswith("d_")}
+    assert any(kernel.startswith("add_and_group_norm") for kernel in forward), kernels
+    assert any("cat" in kernel for kernel in forward), kernels
+    for kernel in forward:
+        text = (tmp_path / "unit" / "kernels" / f"{kernel}.py").read_text()
+        assert "weight_ptr,  # float32 (n_groups, n_channels)" in text and "group = row % n_groups" in text
+    assert not any("group_normed" in kernel or "var_mean" in kernel for kernel in kernels), kernels

@@ -185,3 +185,17 @@ def test_a_gather_at_numbers_reads_there():
     )
     loads = [value for value in simplify_body(body) if not isinstance(value, Store)]
     assert loads == [Load("x", Index(6), f32)]
+
+
+def test_a_softmax_over_one_element_is_divided_by_nothing() -> None:
+    """``exp(x - x)`` over itself is itself: 1, or NaN where x is infinite or NaN."""
+    body = (
+        Load("x", HERE, f32),
+        Pointwise(Op.SUB, (0, 0), f32),
+        Pointwise(Op.EXP, (1,), f32),
+        Pointwise(Op.DIV, (2, 2), f32),
+        Store("y", HERE, 3),
+    )
+    assert simplify_body(body) == (*body[:3], Store("y", HERE, 2))
+    other = (*body[:1], Pointwise(Op.EXP, (0,), f32), Pointwise(Op.DIV, (1, 1), f32), Store("y", HERE, 2))
+    assert simplify_body(other) == other, "infinity over itself is NaN"

@@ -89,6 +89,10 @@ def test_two_weights_of_a_kind_both_say_whose_they_are(tmp_path: Path) -> None:
         ("LlamaRMSNorm", "llama_rms_norm"),
         ("GPT_backward", "gpt_backward"),
         ("Network", "network"),
+        ("ResnetBlock2D", "resnet_block_2d"),
+        ("UNet2DModel", "unet_2d_model"),
+        ("Conv2DTranspose", "conv_2d_transpose"),
+        ("AttnDownBlock3D_backward", "attn_down_block_3d_backward"),
     ],
 )
 def test_names_of_classes_in_snake_case(written: str, wanted: str) -> None:

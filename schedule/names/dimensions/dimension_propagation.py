@@ -25,7 +25,7 @@ from longhand.schedule.names.dimensions.stated_sizes import (
     words_of_reshape,
 )
 from longhand.schedule.names.operation_names import aten_name, provenance_of
-from longhand.schedule.sizes import as_size
+from longhand.schedule.sizes import as_size, same, times
 
 _ENDS_OF_LINES = ("samples", "length", "frames")  # of what a convolution or a pool over a line goes along
 _GROUPS = 6  # which argument of conv2d they are; of convolution two more come before them
@@ -80,6 +80,8 @@ def propagated_names(node: fx.Node, words: Mapping[str, Words]) -> Words:
             return moved
     if name in RESHAPES:
         carried = reshaped(shape_of(given[0]) if given else (), first, shape)
+        if given and _is_grouped(node, shape_of(given[0]), shape):
+            return filled(carried, (None, "n_groups", "group_channels", *(None,) * (len(shape) - 3)))
         stated = words_of_reshape(provenance_of(node), shape)
         if stated[-1:] == ("head_dim",) and _is_taken_apart(node):
             stated = (*stated[:-1], PACKED)
@@ -148,6 +150,18 @@ def propagated_names(node: fx.Node, words: Mapping[str, Words]) -> Words:
         values = words.get(given[2].name, ()) if len(given) > 2 else ()
         return (*first[:-1], values[-1] if len(values) == len(shape) else None)
     return _broadcast(given, words, shape)
+
+
+def _is_grouped(node: fx.Node, old: tuple[Size, ...], new: tuple[Size, ...]) -> bool:
+    """Whether a norm takes the channels of images apart: into groups, and the channels of each."""
+    origin = provenance_of(node)
+    if (
+        len(new) != len(old) + 1
+        or len(old) < 3
+        or "norm" not in f"{origin.module_class} {origin.statement}".lower()
+    ):
+        return False
+    return same(old[0], new[0]) and same(old[1], times(new[1], new[2])) and [*old[2:]] == [*new[3:]]
 
 
 def _is_taken_apart(node: fx.Node) -> bool:

@@ -72,13 +72,17 @@ def words_by_use(node: fx.Node) -> Iterator[str]:
 
 
 def phrase_of_sum(node: fx.Node, short_name: Callable[[fx.Node], str | None]) -> str | None:
-    """``x_plus_attn``: the sum of two values that have short names of their own."""
+    """``x_plus_attn``: the sum of two values that have short names of their own; with a bias it is ``biased_conv``."""
     if aten_name(node) not in ("add", "add_"):
         return None
     sides = [argument for argument in node.args[:2] if isinstance(argument, fx.Node)]
     if len(sides) != 2:
         return None
+    made = [side for side in sides if not _is_vector(_source(side))]
     words = [short_name(side) for side in sides]
+    if len(made) == 1:
+        word = words[sides.index(made[0])]
+        return f"biased_{word}" if word else None
     if not all(words) or words[0] == words[1]:
         return None
     return f"{words[0]}_plus_{words[1]}"
@@ -103,6 +107,11 @@ def _is_of_two_made(node: fx.Node) -> bool:
     """Whether both factors are made, and neither is given to the graph, as weights are."""
     factors = [argument for argument in node.args if isinstance(argument, fx.Node)]
     return len(factors) >= 2 and all(_source(factor).op == "call_function" for factor in factors[-2:])
+
+
+def _is_vector(node: fx.Node) -> bool:
+    """Whether a graph is given a value of one dimension: a bias, where it is added to something."""
+    return node.op == "placeholder" and getattr(node.meta.get("val"), "ndim", 0) == 1
 
 
 def _source(node: fx.Node) -> fx.Node:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from longhand.capture.graph import Role
 from longhand.lower.ir import Pointwise, PointwiseOp, arguments
 from longhand.schedule.names.meanings.parts import word_of_offset
 from longhand.schedule.names.meanings.pieces import ends_of_pieces, word_of_end
 from longhand.schedule.names.unit_names import AxisNames
-from longhand.schedule.plan import KernelPlan
+from longhand.schedule.names.words import plural
+from longhand.schedule.plan import KernelPlan, limit_along
 
 
 def int_words(
@@ -38,6 +40,17 @@ def end_words(kernel: KernelPlan, pointers: Mapping[str, str]) -> dict[int, str]
     of = {position: pointers[piece] for position, piece in ends_of_pieces(kernel.body).items()}
     alone = {position: word for position, word in of.items() if [*of.values()].count(word) == 1}
     return {position: end for position, word in alone.items() if (end := word_of_end(word))}
+
+
+def half_words(kernel: KernelPlan, position: int, axes: Mapping[str, AxisNames]) -> list[str]:
+    """``half_rows``: where the first half of the rows ends, in a kernel that halves its columns, too."""
+    halves = [scalar.position for scalar in kernel.scalars if scalar.name == Role.HALF]
+    if position not in halves or len(halves) == 1:
+        return []
+    ends = (limit_along(kernel, condition, PointwiseOp.LT) for condition in range(len(kernel.body)))
+    halved = {axis for axis, limit in filter(None, ends) if limit == position}
+    is_of_rows = len(halved) == 1 and not halved & {axis.name for axis in kernel.cols}
+    return [f"half_{plural(axes[axis].index)}" for axis in halved if is_of_rows]
 
 
 def _is_factor(kernel: KernelPlan, position: int) -> bool:
