@@ -17,10 +17,10 @@ from longhand.lower.ir import Buffer, Extern, Size, View
 from longhand.schedule.functions.alike_numbers import DifferError, DifferingNumbers, Number, require
 from longhand.schedule.functions.alike_releases import (
     places_without_releases,
+    releases_behind,
     united_releases,
 )
 from longhand.schedule.functions.call_records import SharedCall
-from longhand.schedule.functions.own_steps import releases_behind
 from longhand.schedule.layers.outside import made_inside
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.view_names import named_views, view_key

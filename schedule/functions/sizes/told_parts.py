@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Buffer, Size
 from longhand.schedule.functions.alike_numbers import Number
+from longhand.schedule.functions.alike_releases import own_steps
 from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps, alike_steps
 from longhand.schedule.functions.inner_names import word_of_field
 from longhand.schedule.functions.long_functions import LongFunction, ModuleDerivative
-from longhand.schedule.functions.own_steps import own_steps
 from longhand.schedule.functions.sizes.size_symbols import with_size_symbols
 from longhand.schedule.functions.sizes.told_sizes import Column, WordsOf, with_told_sizes_and_words
 from longhand.schedule.functions.sizes.weight_sizes import told_by_parameters, told_by_weights
