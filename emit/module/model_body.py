@@ -362,8 +362,9 @@ class BodyWriter:
         lines: list[PythonLine] = []
         for line in named_views(step, self.words):
             targets = [self.variables[view_key(step, key)] for key in line.keys]
-            if self._still_hold(targets, line.keys):  # an earlier call has named these views
-                self.library.views |= dict(zip(line.keys, targets, strict=True))
+            held = self._still_holding(targets, line.keys)
+            if held:  # an earlier call has named these views
+                self.library.views |= dict(zip(line.keys, held, strict=True))
                 continue
             view, buffer = line.view, self.plan.buffers[line.view.buffer]
             source = self.library.views.get(line.source) or self.variables[view.buffer]
@@ -388,10 +389,11 @@ class BodyWriter:
             lines.append(PythonLine.binding(targets, value))
         return lines
 
-    def _still_hold(self, variables: Sequence[str], nodes: Sequence[str]) -> bool:
-        """Whether each variable was bound to the view that a node is, and to nothing since."""
-        seen = [self.viewed.get(variable, ("", "")) for variable in variables]
-        return all(
-            node == held and self.holds.get(variable) == bound
-            for variable, node, (held, bound) in zip(variables, nodes, seen, strict=True)
-        )
+    def _still_holding(self, wanted: Sequence[str], nodes: Sequence[str]) -> list[str]:
+        """A variable for each view, the wanted one first, that was bound to it and to nothing since; or none."""
+        held = {one: node for one, (node, bound) in self.viewed.items() if self.holds[one] == bound}
+        of_each = [
+            next((one for one in (variable, *held) if held.get(one) == node), "")
+            for variable, node in zip(wanted, nodes, strict=True)
+        ]
+        return of_each if all(of_each) else []
