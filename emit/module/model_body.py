@@ -17,6 +17,7 @@ from longhand.emit.module.later_steps import (
     loses_device,
     quoted_step,
     rebound_or_alive,
+    still_holding,
     weights_named,
 )
 from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter
@@ -362,7 +363,7 @@ class BodyWriter:
         lines: list[PythonLine] = []
         for line in named_views(step, self.words):
             targets = [self.variables[view_key(step, key)] for key in line.keys]
-            held = self._still_holding(targets, line.keys)
+            held = still_holding(targets, line.keys, self.viewed, self.holds)
             if held:  # an earlier call has named these views
                 self.library.views |= dict(zip(line.keys, held, strict=True))
                 continue
@@ -388,12 +389,3 @@ class BodyWriter:
                     lines.pop()
             lines.append(PythonLine.binding(targets, value))
         return lines
-
-    def _still_holding(self, wanted: Sequence[str], nodes: Sequence[str]) -> list[str]:
-        """A variable for each view, the wanted one first, that was bound to it and to nothing since; or none."""
-        held = {one: node for one, (node, bound) in self.viewed.items() if self.holds[one] == bound}
-        of_each = [
-            next((one for one in (variable, *held) if held.get(one) == node), "")
-            for variable, node in zip(wanted, nodes, strict=True)
-        ]
-        return of_each if all(of_each) else []
