@@ -115,13 +115,18 @@ class DroppedFields:
             for place in range(len(parts))
         ]
         for column in columns:
-            if not self._function.saved.issuperset(column):
+            if not self._function.saved.issuperset(column) or not self._has_one_word(column):
                 continue
             dropped = [self._dropped_behind(name, steps) for name, steps in zip(column, each, strict=True)]
             first = min((number for number in dropped if number is not None), default=None)
             for name, steps, order in zip(column, each, orders, strict=True):
                 if first is not None and self._may_go(name, steps[: first + 1]):
                     self._drop(name, steps[first], order)
+
+    def _has_one_word(self, column: Sequence[str]) -> bool:
+        """Whether records call it alike: else a function for all is given it by itself, and its caller drops it."""
+        words = (self._function.variables.get(name, "") for name in column)
+        return len({word.rpartition(".")[2] for word in words}) == 1
 
     def _dropped_behind(self, name: str, steps: Sequence[ModelStep]) -> int | None:
         """The number of the step of a part behind which a field is dropped; None where it is not dropped there."""

@@ -41,10 +41,11 @@ def dropped(
     behind: Sequence[PlanStep] = (),
     kept: frozenset[str] = frozenset(),
     calls: Mapping[int, SharedCall] | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> list[tuple[str, ...]]:
     """What a function of two parts, and something behind, drops after each of its calls."""
     steps = [*first, *second, *behind]
-    function = LongFunction(steps, {}, "", kept, {}, SAVED, {}, drops_fields=True)
+    function = LongFunction(steps, variables or {}, "", kept, {}, SAVED, {}, drops_fields=True)
     parts = [
         part_of("a", 0, len(first), ("d",)),
         part_of("b", len(first), len(first) + len(second), ("outa",)),
@@ -87,6 +88,13 @@ def test_it_stays_where_somebody_needs_it_later() -> None:
     assert dropped(A_DROPS, B, (mm("outb", "xb", "e"),)) == [("xa",), (), (), (), ()]
     assert dropped(A_DROPS, B, (Reuse("e", "xb", in_place=False),)) == [("xa",), (), (), (), ()]
     assert dropped(A_DROPS, B, kept=frozenset(["xb"])) == [("xa",), (), (), ()]
+
+
+def test_it_stays_where_the_records_call_it_otherwise() -> None:
+    """One function for both is given it by itself then, and their callers drop it."""
+    words = {"xa": "saved.a.x", "xb": "saved.b.x"}
+    assert dropped(A_DROPS, B, variables=words) == [("xa",), (), ("xb",), ()]
+    assert dropped(A_DROPS, B, variables={**words, "xb": "saved.b.x_out"}) == [("xa",), (), (), ()]
 
 
 def test_it_stays_inside_of_a_call() -> None:
