@@ -115,18 +115,19 @@ class DroppedFields:
             for place in range(len(parts))
         ]
         for column in columns:
-            if not self._function.saved.issuperset(column) or not self._has_one_word(column):
-                continue
-            dropped = [self._dropped_behind(name, steps) for name, steps in zip(column, each, strict=True)]
-            first = min((number for number in dropped if number is not None), default=None)
-            for name, steps, order in zip(column, each, orders, strict=True):
-                if first is not None and self._may_go(name, steps[: first + 1]):
-                    self._drop(name, steps[first], order)
+            by_word: dict[str, list[int]] = {}
+            for place, name in enumerate(column) if self._function.saved.issuperset(column) else ():
+                by_word.setdefault(self._word(name), []).append(place)
+            for places in by_word.values():
+                dropped = [self._dropped_behind(column[place], each[place]) for place in places]
+                first = min((number for number in dropped if number is not None), default=-1)
+                for place in places:
+                    if first >= 0 and self._may_go(column[place], each[place][: first + 1]):
+                        self._drop(column[place], each[place][first], orders[place])
 
-    def _has_one_word(self, column: Sequence[str]) -> bool:
-        """Whether records call it alike: else a function for all is given it by itself, and its caller drops it."""
-        words = (self._function.variables.get(name, "") for name in column)
-        return len({word.rpartition(".")[2] for word in words}) == 1
+    def _word(self, name: str) -> str:
+        """What its record calls a field: what others call otherwise a function for both is given by itself."""
+        return self._function.variables.get(name, "").rpartition(".")[2]
 
     def _dropped_behind(self, name: str, steps: Sequence[ModelStep]) -> int | None:
         """The number of the step of a part behind which a field is dropped; None where it is not dropped there."""

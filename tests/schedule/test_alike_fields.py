@@ -91,7 +91,7 @@ def test_it_stays_where_somebody_needs_it_later() -> None:
 
 
 def test_it_stays_where_the_records_call_it_otherwise() -> None:
-    """One function for both is given it by itself then, and their callers drop it."""
+    """A function for both is given it by itself then, and its callers drop it."""
     words = {"xa": "saved.a.x", "xb": "saved.b.x"}
     assert dropped(A_DROPS, B, variables=words) == [("xa",), (), ("xb",), ()]
     assert dropped(A_DROPS, B, variables={**words, "xb": "saved.b.x_out"}) == [("xa",), (), (), ()]
