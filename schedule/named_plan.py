@@ -4,7 +4,9 @@ Every word that the files use is chosen before any of them is printed (`schedule
 """
 
 from longhand.schedule.functions.alike_calls import has_modules_alike
+from longhand.schedule.functions.alike_fields import with_fields_dropped_alike
 from longhand.schedule.functions.alike_numbers import Number
+from longhand.schedule.functions.alike_releases import own_steps
 from longhand.schedule.functions.call_loops import CallLoop, CallOfMany, CallsOfFunction, find_call_loops
 from longhand.schedule.functions.call_records import CallRecord, SharedCall, fields_reached
 from longhand.schedule.functions.derivative_memory import MemoryOfSteps
@@ -19,7 +21,6 @@ from longhand.schedule.functions.inner_names import (
 from longhand.schedule.functions.lists_for_calls import ListForCalls, lists_for_calls
 from longhand.schedule.functions.long_functions import LongFunction, ModuleDerivative
 from longhand.schedule.functions.one_function import OneFunction
-from longhand.schedule.functions.own_steps import own_steps
 from longhand.schedule.functions.part_records import as_own, fields_of_part
 from longhand.schedule.functions.repeated_launches import (
     Form,
@@ -319,6 +320,7 @@ __all__ = [
     "walk_of",
     "weights_inside",
     "why_so",
+    "with_fields_dropped_alike",
     "without_detours",
     "without_minus_one",
     "word_of_field",

@@ -6,6 +6,7 @@ from longhand.capture.autograd.carried import differentiated_names, refuse_unsou
 from longhand.capture.autograd.joined_slices import join_slices
 from longhand.capture.autograd.joint import differentiate
 from longhand.capture.autograd.kept.partition import partition
+from longhand.capture.autograd.kept.weights_again import remark_on_weights
 from longhand.capture.autograd.shared_results import computes_nothing, with_bases, with_detached
 from longhand.capture.autograd.split import split
 from longhand.capture.graph import CapturedGraph, TrainingGraphs
@@ -43,4 +44,6 @@ def train(captured: CapturedGraph, target: Target, *, memory_budget: float = 1.0
             f"No result of {captured.name} depends on anything that requires grad.",
             hint="Call requires_grad_() on what is to be trained, or generate without --train.",
         )
-    return split(partition(joint, memory_budget=memory_budget), target)
+    graphs = split(partition(joint, memory_budget=memory_budget), target)
+    remark_on_weights(graphs.forward.graph)
+    return graphs

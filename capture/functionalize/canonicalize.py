@@ -245,8 +245,10 @@ def _steps(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) 
 
 
 def _bernoulli(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
-    """On a CPU, probabilities in float64 are compared with numbers of 53 bits, of which torch's decomposition draws 24."""
-    is_whole = target is aten.bernoulli.default and eager.dtype is torch.float64 and eager.device.type == "cpu"
+    """On a CPU, float64 probabilities are compared with numbers of 53 bits; torch's decomposition draws 24."""
+    is_whole = (
+        target is aten.bernoulli.default and eager.dtype is torch.float64 and eager.device.type == "cpu"
+    )
     return rewriter.keep(target, args, kwargs, eager) if is_whole else NotImplemented
 
 

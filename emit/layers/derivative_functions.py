@@ -162,10 +162,9 @@ class DerivativeWriter:
             for divided, word, outer in each:
                 trial.divide(divided, word, copy.copy(outer))
             # What a function is given for another one's numbers shows once it is known that this one has some.
-            now = trial._parts_in_symbols()
-            if now == self._in_symbols:
+            before, self._in_symbols = self._in_symbols, trial._parts_in_symbols()
+            if before == self._in_symbols:
                 break
-            self._in_symbols = now
         names = names_of_parts([*trial._sites.values()], self._taken)
         for name, sites in zip(names, trial._sites.values(), strict=True):
             self._names |= {id(site.part): name for site in sites}
@@ -288,7 +287,8 @@ class DerivativeWriter:
         earlier = self._told.get(name)
         if earlier is not None and now.is_of_layers and not earlier.is_of_layers:
             self._known.prefer(name, method)
-        of_all = self._told[name] = now if earlier is None else earlier.with_another(now)
+        is_own = self._known.is_by(name, method)
+        of_all = self._told[name] = earlier.with_another(now, is_by_other=is_own) if earlier else now
         self._known.say(name, remark_on_part(part, function, of_all, is_again=is_again))
         below, holder = (path_inside(path, around.path) for path in (part.path, part.root))
         reached = around.word

@@ -230,9 +230,9 @@ class ToldPart:
     done: DonePart
     is_of_layers: bool
 
-    def with_another(self, other: ToldPart) -> ToldPart:
-        """What it is for two: with the words that tell nothing of where one of them stands."""
-        words = other if other.is_of_layers and not self.is_of_layers else self
+    def with_another(self, other: ToldPart, *, is_by_other: bool) -> ToldPart:
+        """What it is for two; `is_by_other`: whether its text has the other's words."""
+        words = other if is_by_other else self
         done = self.done.with_another(other.done)
         return dataclasses.replace(words, places=(*self.places, *other.places), done=done)
 

@@ -126,6 +126,7 @@ class PartFunctions:
         self._forms: dict[
             str, tuple[_FormOfPart | None, ...]
         ] = {}  # None: none, or for fewer parts than it is for
+        self._texts: dict[str, Method] = {}  # the part whose words a function has
         self.functions: dict[str, SharedFunction] = {}
 
     def known(self, method: Method, others: Sequence[WriteForm]) -> str:
@@ -144,6 +145,7 @@ class PartFunctions:
                 joined = known.joined(wanted) if known is not None and wanted is not None else None
                 if joined is not None:
                     self._join(name, place, joined, others)
+                    self._texts[name] = method if joined is wanted else self._texts[name]
                     return name
         return ""
 
@@ -170,6 +172,7 @@ class PartFunctions:
         """A new one, that says nothing of itself yet."""
         forms = (method, *(write() for write in others))
         self._forms[name] = tuple(map(_form_of, forms))
+        self._texts[name] = method
         self.functions[name] = SharedFunction(name, "", method.parameters, method.bound, method.paragraphs)
 
     def prefer(self, name: str, method: Method) -> None:
@@ -177,6 +180,11 @@ class PartFunctions:
         form, first = _FormOfPart.of(method), self._first(name)
         if (form.does, form.drops) == (first.does, first.drops):
             self._set(name, tuple(form if one is first else one for one in self._forms[name]))
+            self._texts[name] = method
+
+    def is_by(self, name: str, method: Method) -> bool:
+        """Whether a function's text has the words of a part."""
+        return self._texts[name] is method
 
     def say(self, name: str, lines: Sequence[str]) -> None:
         """Its docstring."""

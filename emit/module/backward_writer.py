@@ -75,6 +75,7 @@ from longhand.schedule.named_plan import (
     statements_of_some,
     unread_weights,
     weights_inside,
+    with_fields_dropped_alike,
 )
 from longhand.schedule.names.words import snake_case
 from longhand.schedule.plan import buffers_read
@@ -212,6 +213,9 @@ class BackwardWriter(ModelWriter):
             self._of_loops[id(loop)] = backward_layers(
                 loop, words, kept, self._weights, self.words.weights, root, taken, returned
             )
+        own = [divided.function, *(one.divided.function for one in self._of_loops.values())]
+        function, *_ = with_fields_dropped_alike(own, self.words, body.calls, self.plan)
+        self.steps, divided = tuple(function.steps), dataclasses.replace(divided, function=function)
         self._derivatives.find([divided, *(one.divided for one in self._of_loops.values())], body)
         written = [(one.divided, one.module, body) for one in self._of_loops.values()]
         self._derivatives.name([(divided, MODEL, body), *written])

@@ -139,6 +139,28 @@ def dropped_records(
     return list(dict.fromkeys(told)), gone
 
 
+def still_holding(
+    wanted: Sequence[str],
+    nodes: Sequence[str],
+    viewed: Mapping[str, tuple[str, str]],
+    holds: Mapping[str, str],
+) -> list[str]:
+    """For each view a variable that was bound to it and to nothing since; nothing where one has none.
+
+    Args:
+        wanted: What they would be called now: such a variable comes first.
+        nodes: The nodes that they are.
+        viewed: By variable: the node of its view, and the key of what it held then.
+        holds: By variable: the key of what it holds.
+    """
+    held = {one: node for one, (node, bound) in viewed.items() if holds[one] == bound}
+    of_each = [
+        next((one for one in (variable, *held) if held.get(one) == node), "")
+        for variable, node in zip(wanted, nodes, strict=True)
+    ]
+    return of_each if all(of_each) else []
+
+
 def _is_within(variable: str, record: str) -> bool:
     """Whether a variable is a record, or a field of it, or of one that it holds."""
     return variable == record or variable.startswith(f"{record}.")

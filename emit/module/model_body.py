@@ -17,6 +17,7 @@ from longhand.emit.module.later_steps import (
     loses_device,
     quoted_step,
     rebound_or_alive,
+    still_holding,
     weights_named,
 )
 from longhand.emit.module.launch_lines import AllocationWriter, LaunchWriter
@@ -362,8 +363,9 @@ class BodyWriter:
         lines: list[PythonLine] = []
         for line in named_views(step, self.words):
             targets = [self.variables[view_key(step, key)] for key in line.keys]
-            if self._still_hold(targets, line.keys):  # an earlier call has named these views
-                self.library.views |= dict(zip(line.keys, targets, strict=True))
+            held = still_holding(targets, line.keys, self.viewed, self.holds)
+            if held:  # an earlier call has named these views
+                self.library.views |= dict(zip(line.keys, held, strict=True))
                 continue
             view, buffer = line.view, self.plan.buffers[line.view.buffer]
             source = self.library.views.get(line.source) or self.variables[view.buffer]
@@ -387,11 +389,3 @@ class BodyWriter:
                     lines.pop()
             lines.append(PythonLine.binding(targets, value))
         return lines
-
-    def _still_hold(self, variables: Sequence[str], nodes: Sequence[str]) -> bool:
-        """Whether each variable was bound to the view that a node is, and to nothing since."""
-        seen = [self.viewed.get(variable, ("", "")) for variable in variables]
-        return all(
-            node == held and self.holds.get(variable) == bound
-            for variable, node, (held, bound) in zip(variables, nodes, seen, strict=True)
-        )

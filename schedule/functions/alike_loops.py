@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from longhand.schedule.functions.alike_releases import own_steps
 from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps, alike_steps
-from longhand.schedule.functions.own_steps import own_steps
 from longhand.schedule.layers.model_steps import Loop, LoopKey, ModelStep, loops_of
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.unit_names import LayerNames

@@ -10,10 +10,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from longhand.schedule.functions.alike_releases import own_steps
 from longhand.schedule.functions.alike_steps import SiteSteps, alike_steps
 from longhand.schedule.functions.derivative_memory import MemoryOfSteps
 from longhand.schedule.functions.long_functions import LongFunction, ModuleDerivative
-from longhand.schedule.functions.own_steps import own_steps
 from longhand.schedule.functions.part_records import holder_of
 from longhand.schedule.layers.saved_layers import SAVED
 from longhand.schedule.names.buffer_names import BufferNamer
@@ -22,9 +22,24 @@ from longhand.schedule.plan import PlanStep
 _MOST_OF_EQUAL = 6  # tensors of the record that one for several modules is given one by one
 
 Parts = tuple[ModuleDerivative, ...]
-_Members = list[
-    tuple[int, tuple[str, ...]]
-]  # parts that do the same: (whose they are, the fields that they read)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Member:
+    """A part that does what others do.
+
+    Attributes:
+        of: Whose it is.
+        fields: What the record calls what it reads of it.
+        may_wait: Whether its caller may hold what it drops of the record until it returns.
+    """
+
+    of: int
+    fields: tuple[str, ...]
+    may_wait: bool
+
+
+_Members = list[_Member]
 
 
 def with_alike(
@@ -38,10 +53,11 @@ def with_alike(
         memory: Of the steps of each.
     """
     members: dict[tuple[object, ...], _Members] = {}
-    for number, (function, parts) in enumerate(zip(functions, divided, strict=True)):
+    for number, (function, parts, held) in enumerate(zip(functions, divided, memory, strict=True)):
         for part in (inside for one in parts for inside in one.all_parts):
             fields = tuple(function.variables[name].rpartition(".")[2] for name in _fields(part, function))
-            members.setdefault(part.does, []).append((number, fields))
+            may_wait = held.may_hold(part.emptied, part.start, part.stop)
+            members.setdefault(part.does, []).append(_Member(number, fields, may_wait))
     return [
         tuple(_told(part, number, members, function, held) for part in parts)
         for number, (function, parts, held) in enumerate(zip(functions, divided, memory, strict=True))
@@ -55,7 +71,7 @@ def are_one(parts: Sequence[tuple[ModuleDerivative, LongFunction]], words: Buffe
         parts: Both, each with the function that it is of.
         words: The captured graph's.
     """
-    sites, keys = [_steps_of(*one) for one in parts], [_keys_of(*one) for one in parts]
+    sites, keys = [steps_of_part(*one) for one in parts], [_keys_of(*one) for one in parts]
     alike = alike_steps(sites, words, parts[0][1].variables)
     if alike is None or alike.numbers or keys[0] != keys[1]:
         return False
@@ -66,7 +82,7 @@ def are_one(parts: Sequence[tuple[ModuleDerivative, LongFunction]], words: Buffe
     return are_in_order and [in_other.get(name) for name in one] == [*other]
 
 
-def _steps_of(part: ModuleDerivative, function: LongFunction) -> SiteSteps:
+def steps_of_part(part: ModuleDerivative, function: LongFunction) -> SiteSteps:
     """What a part does, takes and returns: what variables hold comes before what the record does."""
     plain = [step for step in function.steps[part.start : part.stop] if isinstance(step, PlanStep)]
     head = f"{part.root}."
@@ -94,10 +110,10 @@ def _told(
 ) -> ModuleDerivative:
     """A part with what it is given of the record one by one: where others do the same, with other fields."""
     alike = members[part.does]
-    n_within = sum(of == number for of, _ in alike)
+    n_within = sum(one.of == number for one in alike)
     fields = _fields(part, function)
     is_among_others = n_within < len(alike)
-    differs = n_within > 1 or len({words for _, words in alike}) > 1
+    differs = n_within > 1 or len({one.fields for one in alike}) > 1
     may_be = len(fields) <= _MOST_OF_EQUAL and memory.may_hold(part.emptied, part.start, part.stop)
     # Of blocks of one function alone each is given its own record (part_records.py), if it has one, and may drop of it.
     has_record = any(
@@ -115,6 +131,7 @@ def _told(
         told=fields if is_told else (),
         released=(*part.released, *part.emptied) if is_told else part.released,
         emptied=() if is_told else part.emptied,
+        waits=all(one.may_wait for one in alike),
     )
 
 

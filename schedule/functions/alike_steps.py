@@ -17,10 +17,10 @@ from longhand.lower.ir import Buffer, Extern, Size, View
 from longhand.schedule.functions.alike_numbers import DifferError, DifferingNumbers, Number, require
 from longhand.schedule.functions.alike_releases import (
     places_without_releases,
+    releases_behind,
     united_releases,
 )
 from longhand.schedule.functions.call_records import SharedCall
-from longhand.schedule.functions.own_steps import releases_behind
 from longhand.schedule.layers.outside import made_inside
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.view_names import named_views, view_key
@@ -67,6 +67,7 @@ class SizeSymbol:
         sizes: What it is in each of the modules.
         is_told: Whether a dimension of what the function is given, or of a weight of its module, tells it.
         source: Of what, by name.
+        sources: Of all that have it, where that is known.
         is_of_table: Whether that holds whole numbers: what has as many entries is another thing.
         is_named: Whether the word is the user's, or says whose dimension it is.
         meant: The word that it would have, if nothing else had it.
@@ -79,6 +80,7 @@ class SizeSymbol:
     is_of_table: bool = False
     is_named: bool = True
     meant: str = ""
+    sources: frozenset[str] = frozenset()
 
     @property
     def size(self) -> sympy.Symbol:

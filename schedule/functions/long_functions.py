@@ -69,6 +69,7 @@ class ModuleDerivative:
         is_of_several: Whether others of its function do the same, whatever the sizes.
         is_among_others: Whether parts of other functions do.
         told: What it is given of the record one by one: what is another one's may be called otherwise there.
+        waits: Whether its caller may drop what it does of the record, as that of all others that do the same.
     """
 
     path: str
@@ -90,6 +91,7 @@ class ModuleDerivative:
     is_of_several: bool = False
     is_among_others: bool = False
     told: tuple[str, ...] = ()
+    waits: bool = True
 
     @property
     def all_parts(self) -> Iterator[ModuleDerivative]:

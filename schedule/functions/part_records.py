@@ -66,7 +66,7 @@ def fields_of_part(
     # Where the caller drops all of it the function is one for blocks that drop something, and for others.
     below = {name for one in part.all_parts if one is not part for name in one.emptied}
     choices = (
-        tuple(name for name in dropped if name in beside or name not in below),
+        tuple(name for name in dropped if name in beside or (part.waits and name not in below)),
         tuple(name for name in dropped if name in beside),
     )
     later = next((some for some in choices if memory.may_hold(some, part.start, part.stop)), None)

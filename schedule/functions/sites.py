@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from longhand.capture.graph import CapturedGraph
 from longhand.lower.ir import Extern
 from longhand.schedule.functions.alike_calls import CallSite, made_in, plain_sites
+from longhand.schedule.functions.alike_releases import own_steps
 from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps
 from longhand.schedule.functions.call_records import CallRecord, SharedCall, with_own_records
-from longhand.schedule.functions.own_steps import own_steps
 from longhand.schedule.layers.model_steps import ModelStep, plain_steps
 from longhand.schedule.layers.outside import references
 from longhand.schedule.modules.held import Branch

@@ -70,7 +70,9 @@ def judge(
     exact = plain(exact) if isinstance(exact, torch.Tensor) else wanted
     exact = exact if exact.shape == wanted.shape else wanted
     if is_short:
-        exact = torch.where(exact.isnan() & wanted.isfinite() & found.isfinite(), wanted.to(exact.dtype), exact)
+        exact = torch.where(
+            exact.isnan() & wanted.isfinite() & found.isfinite(), wanted.to(exact.dtype), exact
+        )
         found = _without_overflow(found, wanted, exact)
     compared = compare(name, found, wanted, exact)
     if compared.is_right and compared.bound <= LOOSE * _scale(wanted):

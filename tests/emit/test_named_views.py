@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import longhand
 from longhand.loading import bound, load
+from tests.same_gradients import assert_gradients_as_exact
 
 
 class Heads(nn.Module):
@@ -191,3 +194,34 @@ def test_a_view_keeps_the_word_of_what_it_is_of_where_its_own_is_taken(
     assert "normed = normed.transpose(1, 2)" in text and "_view = " not in text
     with torch.no_grad():
         torch.testing.assert_close(bound(load(folder), model)(x), model(x))
+
+
+class Trained(nn.Module):
+    """Attention from three products, whose gradients are read twice: for the weight, and for what it was made of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(24)
+        self.q, self.k, self.v = (nn.Linear(24, 24) for _ in range(3))
+        self.proj = nn.Linear(24, 24)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, seq, dim = x.shape
+        normed = self.norm(x)
+        q, k, v = self.q(normed), self.k(normed), self.v(normed)
+        q = q.view(batch, seq, 3, 8).transpose(1, 2)
+        k = k.view(batch, seq, 3, 8).transpose(1, 2)
+        v = v.view(batch, seq, 3, 8).transpose(1, 2)
+        attended = F.scaled_dot_product_attention(q, k, v)
+        return self.proj(attended.transpose(1, 2).reshape(batch, seq, dim))
+
+
+def test_what_is_seen_twice_is_laid_out_once(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, x = Trained().train(), torch.randn(2, 5, 24)
+    longhand.generate(model, (x,), out=tmp_path / "unit", train=True)
+    assert_gradients_as_exact(model, tmp_path / "unit", x)
+    text = (tmp_path / "unit" / "backward.py").read_text()
+    print(text)
+    for word in ("d_q", "d_k", "d_v"):
+        assert len(re.findall(rf"\b{word}\.transpose\(1, 2\)", text)) == 1

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from longhand.lower.ir import Extern, View
+from longhand.schedule.functions.alike_releases import own_steps
 from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps, alike_steps
 from longhand.schedule.functions.call_records import SharedCall
-from longhand.schedule.functions.own_steps import own_steps
 from longhand.schedule.plan import Allocate, Launch, PlanStep, Release, Reuse
 
 aten = torch.ops.aten

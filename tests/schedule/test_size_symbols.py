@@ -11,7 +11,7 @@ from longhand.lower.ir import Buffer, BufferKind, Extern, Size, View, ViewCall
 from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps, SizeSymbol
 from longhand.schedule.functions.call_records import SharedCall
 from longhand.schedule.functions.sizes.size_proof import are_given_the_same, are_proven
-from longhand.schedule.functions.sizes.size_sums import told_by_symbols
+from longhand.schedule.functions.sizes.size_sums import told_by_namesake, told_by_symbols
 from longhand.schedule.functions.sizes.size_symbols import with_size_symbols
 from longhand.schedule.plan import Launch, PlanStep
 
@@ -180,6 +180,65 @@ def test_an_offset_is_a_sum_times_an_image() -> None:
     offsets = tuple(-(size + 32) * side * side for size, side in ((64, 16), (128, 8)))
     told = told_by_symbols(offsets, [before, height, width], [growth])
     assert told is not None and str(told) == "-height*width*(before + growth)"
+
+
+def test_parts_of_a_width_are_told() -> None:
+    width = SizeSymbol("width", (1536, 768), is_told=True)
+    told = [told_by_symbols(tuple(size // of * n for size in width.sizes), [width], []) for of, n in _PARTS]
+    assert [str(one) for one in told] == ["width/2", "width/3", "3*width/4", "width/8"]
+    lines = SizeSymbol("lines", (6, 12), is_told=True)  # of small sizes no more than every other one
+    assert str(told_by_symbols((3, 6), [lines], [])) == "lines/2"
+    assert told_by_symbols((2, 4), [lines], []) is None
+
+
+_PARTS = ((2, 1), (3, 1), (4, 3), (8, 1))  # (of how many, so many)
+
+
+def test_two_sizes_make_a_product_where_one_tensor_has_both() -> None:
+    """Whichever had the first of them first."""
+    channels = SizeSymbol("channels", (768, 384), is_told=True, source="d_x")
+    lines = SizeSymbol("lines", (5, 9), is_told=True, source="x")
+    both = (5 * 768, 9 * 384)
+    assert told_by_symbols(both, [channels, lines], []) is None
+    channels = dataclasses.replace(channels, sources=frozenset(["d_x", "x"]))
+    assert str(told_by_symbols(both, [channels, lines], [])) == "channels*lines"
+
+
+def test_heads_are_so_many_times_a_width_that_is_the_same_in_all() -> None:
+    heads = SizeSymbol("heads", (6, 12), is_told=True)
+    dim, batch = (SizeSymbol(word, (n, n), is_told=True) for word, n in (("dim", 32), ("batch", 2)))
+    assert str(told_by_symbols((3 * 6 * 32, 3 * 12 * 32), [heads], [dim, batch])) == "3*dim*heads"
+    assert told_by_symbols((3 * 6 * 2, 3 * 12 * 2), [heads], [batch]) is None  # no batch is part of a width
+
+
+def test_a_size_without_a_word_is_told_by_one_with_a_word() -> None:
+    """Of two sizes with one word the second has none of its own: twice the first says what it is."""
+    half, whole = SizeSymbol("width", (6, 12), is_told=True), (12, 24)
+    assert str(told_by_namesake(whole, "width", [half])) == "2*width"
+    assert told_by_namesake(whole, "height", [half]) is None
+    assert told_by_namesake((7, 9), "width", [half]) is None
+
+
+def test_what_a_library_makes_and_a_function_only_hands_on_may_lie_in_any_order() -> None:
+    width = (64, 128)
+    buffers = {f"{one}{at}": buffer(f"{one}{at}", (4, size)) for one in "xy" for at, size in enumerate(width)}
+    buffers["y1"] = dataclasses.replace(buffers["y1"], stride=(1, 4))
+    steps = views((4, 64), (4, 128))
+    plain = alike_of(steps)
+    variables = {f"{letter}0": letter for letter in "xy"}
+    found = with_size_symbols(
+        plain, buffers, lambda name, rank: (None,) * rank, variables, variables.values()
+    )
+    assert found is not None
+    read = [
+        dataclasses.replace(site, steps=(step, Launch("kernel", (f"y{at}",), (4,))))
+        for at, (site, step) in enumerate(zip(plain.sites, steps, strict=True))
+    ]
+    plain = dataclasses.replace(plain, sites=tuple(read))
+    assert (
+        with_size_symbols(plain, buffers, lambda name, rank: (None,) * rank, variables, variables.values())
+        is None
+    )
 
 
 def test_tensors_and_views_of_other_ranks_are_no_function() -> None:

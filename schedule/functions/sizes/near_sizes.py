@@ -6,10 +6,13 @@ view by the shape of what it sees, and new memory by the shapes of what stands b
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from longhand.lower.ir import Buffer, Size
 from longhand.schedule.layers.outside import references
+from longhand.schedule.names.dimensions.compound_names import parts_of
 from longhand.schedule.plan import Extern, Launch, PlanStep
 
 
@@ -39,7 +42,8 @@ def symbols_of(
     for name in names:
         if (buffer := buffers.get(name)) is not None:
             words |= {str(symbol) for size in buffer.shape for symbol in _symbols(size)}
-            words |= {word for word in words_of(name, len(buffer.shape)) if word is not None}
+            own = (word for word in words_of(name, len(buffer.shape)) if word is not None)
+            words |= {part for word in own for part in (word, *parts_of(word))}
     return frozenset(words)
 
 
@@ -54,6 +58,21 @@ def stride_of(steps: Sequence[int], each: Sequence[Buffer], symbolic: Buffer | N
     for dim, stride in enumerate(symbolic.stride if symbolic is not None else ()):
         if [buffer.stride[dim] for buffer in each] == [*steps]:
             return stride
+    return None
+
+
+def span_of(steps: Sequence[int], sizes: Sequence[Sequence[Size]]) -> tuple[int, ...] | None:
+    """The neighbouring axes of a launch that span a distance in all modules; None where there are none.
+
+    Args:
+        steps: The distance in each of the modules.
+        sizes: Of the axes of the launch, in each of them.
+    """
+    if not all(type(size) is int for of in (steps, *sizes) for size in of):
+        return None
+    for first, last in itertools.combinations(range(1, len(sizes[0]) + 1), 2):
+        if all(math.prod(of[first:last]) == step for of, step in zip(sizes, steps, strict=True)):
+            return tuple(range(first, last))
     return None
 
 

@@ -7,6 +7,7 @@ is given, stand for the symbols, and every number of every launch, view, call an
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,8 @@ from longhand.schedule.functions.alike_numbers import KEYWORDS, is_of_single_cha
 from longhand.schedule.functions.alike_releases import places_without_releases
 from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps
 from longhand.schedule.functions.sizes.size_sums import value_of
-from longhand.schedule.plan import Launch, PlanStep
+from longhand.schedule.layers.outside import references
+from longhand.schedule.plan import Allocate, Launch, PlanStep, Reuse
 
 _Pair = tuple[Any, Any]  # what the function says, and what the plan says
 
@@ -40,6 +42,7 @@ def are_proven(shared: AlikeSteps, alike: AlikeSteps, buffers: Mapping[str, Buff
         for size in (written.buffers[column[0]].shape if column[0] in written.buffers else ())
     }
     given = {word for word, _ in shared.numbers}
+    handed_on = _only_handed_on(written.steps)
     if any(one.is_told and one.word not in told | given for one in shared.symbols if len(set(one.sizes)) > 1):
         return False
     for place, own in enumerate(alike.sites):
@@ -49,10 +52,23 @@ def are_proven(shared: AlikeSteps, alike: AlikeSteps, buffers: Mapping[str, Buff
         for column in columns:
             if (symbolic := written.buffers.get(column[0])) is not None:
                 buffer = buffers[own.aliases.get(column[place], column[place])]
-                pairs += _of_buffers(symbolic, buffer, is_made=column in alike.made)
+                if column[0] in handed_on:
+                    pairs += zip(symbolic.shape, buffer.shape, strict=True)
+                else:
+                    pairs += _of_buffers(symbolic, buffer, is_made=column in alike.made)
         if not all(_is_same(said, size, at) for said, size in pairs):
             return False
     return True
+
+
+def _only_handed_on(steps: Sequence[PlanStep]) -> frozenset[str]:
+    """What calls of libraries make and nothing here reads: how it lies is between the library and the caller."""
+    calls = [step for step in steps if isinstance(step, Launch | Extern)]
+    named = Counter(name for step in calls for name in {*references(step)})
+    made = {name for step in calls if isinstance(step, Extern) for name in step.outputs if name}
+    kept = {step.of for step in steps if isinstance(step, Reuse)}
+    kept |= {name for step in steps if isinstance(step, Allocate) for name in step.beside}
+    return frozenset(name for name in made - kept if named[name] == 1)
 
 
 def _of_buffers(symbolic: Buffer, own: Buffer, *, is_made: bool) -> Iterator[_Pair]:

@@ -19,7 +19,8 @@ Column = tuple[int, ...]  # what a number is in each of the modules
 SMALLEST_TELLING = 16  # of sizes of which a few times one, a sum or a part is no chance
 _MOST_TIMES = 8
 _FEW_TIMES = 4
-_DIVISORS = (2, 4)
+_DIVISORS = (2, 3, 4, 8, 16, 32)  # halves, the parts of qkv, the groups of a norm
+_PARTS = ((3, 2), (4, 3))  # (of how many, so many)
 _MOST_PLUS = 4  # gates beside the channels, a token beside the patches
 _MOST_FACTORS = 3
 
@@ -56,6 +57,10 @@ def _ways(sizes: Column, symbols: Sequence[SizeSymbol], fixed: Sequence[SizeSymb
         for divisor in _DIVISORS:
             if one.is_told and _ratio(one.sizes, sizes) == divisor:
                 yield one.size / divisor
+    for one in filter(_is_telling, symbols):
+        for divisor, times in _PARTS:  # where the second of three begins, and the last of four
+            if one.is_told and _ratio(tuple(times * size for size in one.sizes), sizes) == divisor:
+                yield times * one.size / divisor
     yield from _sums(sizes, symbols, fixed)
     for of in _factors(sizes, symbols, fixed, 2):
         product = _column(of)
@@ -63,6 +68,9 @@ def _ways(sizes: Column, symbols: Sequence[SizeSymbol], fixed: Sequence[SizeSymb
             rest = tuple(size // part for size, part in zip(sizes, product, strict=True))
             if len(set(rest)) > 1:
                 yield from (_of(of) * total for total in _sums(rest, symbols, fixed))
+    for one in symbols:  # every other line of an image: of small sizes no more than this is no chance
+        if one.is_told and 2 in (_ratio(sizes, one.sizes), _ratio(one.sizes, sizes)):
+            yield one.size * sizes[0] / one.sizes[0]
 
 
 def _is_telling(symbol: SizeSymbol) -> bool:
@@ -77,9 +85,8 @@ def _products(
     for count in range(2, _MOST_FACTORS + 1):
         for of in _factors(sizes, symbols, fixed, count):
             times = _ratio(sizes, _column(of))
-            most = (
-                _FEW_TIMES if all(one in symbols for one in of) else 1
-            )  # or a batch would be part of a width
+            is_of_width = all(one in symbols or _is_telling(one) for one in of)  # and no batch is part of it
+            most = _FEW_TIMES if is_of_width else 1
             if times is not None and times <= most:
                 found.append((times != 1, count, times * _of(of)))
     yield from (one[-1] for one in sorted(found, key=lambda one: one[:2]))
@@ -105,6 +112,17 @@ def _sums(sizes: Column, symbols: Sequence[SizeSymbol], fixed: Sequence[SizeSymb
                 yield first.size - second.size
 
 
+def told_by_namesake(sizes: Column, meant: str, symbols: Sequence[SizeSymbol]) -> Size | None:
+    """``2 * width``, a half of it: where a size of the same word, which a tensor tells, is that part of a column."""
+    one = next((one for one in symbols if one.word == meant and one.is_told), None)
+    if one is None:
+        return None
+    times, divisor = _ratio(sizes, one.sizes), _ratio(one.sizes, sizes)
+    if times is not None and times <= _FEW_TIMES:
+        return times * one.size
+    return one.size / divisor if divisor in _DIVISORS else None
+
+
 def _factors(
     sizes: Column, symbols: Sequence[SizeSymbol], fixed: Sequence[SizeSymbol], count: int
 ) -> Iterator[tuple[SizeSymbol, ...]]:
@@ -115,8 +133,9 @@ def _factors(
         if all(size % part == 0 for size, part in zip(sizes, one.sizes, strict=True))
     ]
     for of in itertools.combinations(parts, count):
-        sources = {one.source for one in of if one in symbols and one.is_told}
-        if len(sources) <= 1 and any(one in symbols for one in of):
+        sources = [one.sources or {one.source} for one in of if one in symbols and one.is_told]
+        is_of_one = not sources or bool(frozenset.intersection(*map(frozenset, sources)))
+        if is_of_one and any(one in symbols for one in of):
             yield of
 
 
@@ -169,6 +188,9 @@ def value_of(size: Size, at: Mapping[str, Size]) -> Fraction | float | None:
     if size.is_Pow and size.exp.is_Float:
         base = value_of(size.base, at)
         return None if base is None else float(base) ** float(size.exp)
+    if size.is_Pow and size.exp.is_Integer and size.exp > 0:
+        base = value_of(size.base, at)
+        return None if base is None else base ** int(size.exp)
     parts = [value_of(part, at) for part in size.args]
     plain = [part for part in parts if isinstance(part, Fraction)]
     if len(plain) < len(parts) or not (size.is_Add or size.is_Mul):

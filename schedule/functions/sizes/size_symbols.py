@@ -22,7 +22,12 @@ from longhand.lower.ir import Buffer, Extern, Size, View, memory_order
 from longhand.schedule.functions.alike_numbers import DifferError, DifferingNumbers, require
 from longhand.schedule.functions.alike_releases import places_without_releases
 from longhand.schedule.functions.alike_steps import AlikeSteps, SizeSymbol
-from longhand.schedule.functions.sizes.near_sizes import stride_of, symbols_of, tensors_beside
+from longhand.schedule.functions.sizes.near_sizes import (
+    span_of,
+    stride_of,
+    symbols_of,
+    tensors_beside,
+)
 from longhand.schedule.functions.sizes.size_proof import are_proven
 from longhand.schedule.functions.sizes.size_sums import comes_out
 from longhand.schedule.functions.sizes.size_table import Column, Sites, SizeTable, WordsOf
@@ -145,7 +150,8 @@ class _SymbolSites:
             self._near = self._sizes_of(references(steps[0]))
         if all(isinstance(step, Launch) for step in steps):
             launches = [step for step in steps if isinstance(step, Launch)]
-            sizes, ints = self._axes(launches), self._ints(launches)
+            sizes = self._axes(launches)
+            ints = self._ints(launches, sizes[0])
             scalars = self._values([step.scalars for step in launches])
             return [
                 dataclasses.replace(step, sizes=sizes[at], ints=ints[at], scalars=scalars[at])
@@ -176,7 +182,7 @@ class _SymbolSites:
         ]
         return [tuple(sizes)] * len(launches)
 
-    def _ints(self, launches: Sequence[Launch]) -> list[tuple[Size, ...]]:
+    def _ints(self, launches: Sequence[Launch], axes: Sequence[Size]) -> list[tuple[Size, ...]]:
         """Distances in what a launch is given, as that tells them, and where it begins in it."""
         require(len({len(step.ints) for step in launches}) == 1)
         used: list[SizeSymbol] = []
@@ -188,8 +194,20 @@ class _SymbolSites:
             )
             own = next((stride for stride in strides if stride is not None), None)
             is_same = len({repr(size) for size in column}) == 1
-            told.append(self._table.told(column, None, used, self._near) if own is None or is_same else own)
+            told.append(self._distance(column, launches, axes, used) if own is None or is_same else own)
         return [tuple(told)] * len(launches)
+
+    def _distance(
+        self, column: Sites, launches: Sequence[Launch], axes: Sequence[Size], used: list[SizeSymbol]
+    ) -> Size:
+        """A number that no tensor has as its own distance: over the symbols, or what some axes span together."""
+        try:
+            return self._table.told(column, None, used, self._near, may_ask=False)
+        except DifferError:
+            spans = span_of(column, [step.sizes for step in launches])
+            if spans is not None:
+                return math.prod(axes[place] for place in spans)
+        return self._table.told(column, None, used, self._near)
 
     def _runs(self, names: Sequence[str], wanted: Collection[Column]) -> Iterator[tuple[Column, Size]]:
         """Neighbouring dimensions of a tensor: how many elements they are in each module, and over the symbols."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -9,7 +10,11 @@ from typing import Any
 from longhand.lower.ir import Buffer, Extern, Size
 from longhand.schedule.functions.alike_numbers import KEYWORDS, require
 from longhand.schedule.functions.alike_steps import AlikeSteps, SizeSymbol
-from longhand.schedule.functions.sizes.size_sums import SMALLEST_TELLING, told_by_symbols
+from longhand.schedule.functions.sizes.size_sums import (
+    SMALLEST_TELLING,
+    told_by_namesake,
+    told_by_symbols,
+)
 from longhand.schedule.names.words import first_free, further_names, identifier, is_identifier
 
 Column = tuple[int, ...]  # what a number is in each of the modules
@@ -23,6 +28,7 @@ _DIMS = {  # what a dimension is called that has no word
     3: ("batch", "length", "channels"),
     4: ("batch", "channels", "height", "width"),
 }
+_CHANNELS_LAST = ("batch", "height", "width", "channels")
 
 
 class SizeTable:
@@ -57,7 +63,7 @@ class SizeTable:
         self.symbols: list[SizeSymbol] = []
         self.fixed: list[SizeSymbol] = []
         self.of_dims: dict[tuple[str, int], SizeSymbol] = {}
-        self._known: dict[tuple[Column, frozenset[str]], Size | None] = {}
+        self._known: dict[tuple[Column, frozenset[str], bool], Size | None] = {}
         self._meant: dict[str, tuple[Size, ...]] = {}  # by word: what the first dimension of that word is
         self._kept: set[str] = set()
         self._words_met: dict[Column, list[str]] = {}  # what is called so somewhere in the first module
@@ -106,6 +112,8 @@ class SizeTable:
         variable, rank = self._variables.get(column[0], ""), self.rank(column)
         nouns = _DIMS.get(rank, tuple(f"dim_{dim}" for dim in range(rank)))
         words = self.words_of(self.alike.sites[0].aliases.get(column[0], column[0]), rank) if rank else ()
+        if rank == len(_CHANNELS_LAST) and ((words[1] and words[2]) or self._is_of_weight(column)):
+            nouns = _CHANNELS_LAST
         return [
             [
                 *([word] if word and type(word) is str and word.isidentifier() else []),
@@ -113,6 +121,12 @@ class SizeTable:
             ]
             for word, noun in zip(words, nouns, strict=True)
         ]
+
+    def _is_of_weight(self, column: Sequence[str]) -> bool:
+        """Whether the last dimension of a tensor is as long as a vector that each module holds: its channels."""
+        last = [buffer.shape[-1] for buffer in self.own(column)]
+        vectors = (self.own(names) for _, names in self.weights if self.rank(names) == 1)
+        return len(set(last)) > 1 and any([one.shape[0] for one in own] == last for own in vectors)
 
     def _add_dims(self, column: Sequence[str], words: Sequence[Sequence[str]]) -> None:
         """Symbols for the dimensions of a tensor in which modules differ."""
@@ -230,19 +244,25 @@ class SizeTable:
             return first
         column: Column = tuple(sizes)
         if len(set(column)) == 1:
+            used += [one for one in self.fixed if one.word == word and one.sizes == column]
             return column[0]
         symbol = self._exact(column, word, used, near)
+        if (
+            symbol is not None and not symbol.is_named
+        ):  # a reader would ask what it is: others tell it, if they can
+            told = told_by_namesake(column, symbol.meant, self.symbols)
+            if told is None and min(column) >= SMALLEST_TELLING:
+                told = self._put_together(column, near, used, are_named=True)
+            if told is not None:
+                return told
         if symbol is not None:
             require(symbol.is_named or not is_printed)
             used.append(symbol)
             return symbol.size
-        key = column, near
-        if key not in self._known:
-            some, fixed = ([one for one in of if one.word in near] for of in (self.symbols, self.fixed))
-            self._known[key] = told_by_symbols(column, some, fixed)
-        told = self._known[key]
-        if told is not None:
-            return told
+        for are_named in (True, False):
+            told = self._put_together(column, near, used, are_named=are_named)
+            if told is not None:
+                return told
         n_asked = sum(not one.is_told for one in self.symbols)
         require(may_ask and n_asked < _MOST_ASKED)
         words = [word] if word and word.isidentifier() else self._words_met.get(column, [])
@@ -250,6 +270,25 @@ class SizeTable:
         asked = self._new(column, words, is_told=False)
         used.append(asked)
         return asked.size
+
+    def _put_together(
+        self, column: Column, near: frozenset[str], used: Sequence[SizeSymbol], *, are_named: bool
+    ) -> Size | None:
+        """What symbols tell a column that is none of them; `are_named`: of such alone as have a word.
+
+        What is a dimension beside it, the batch, is no part of it.
+        """
+        fixed = [one for one in self.fixed if one.word in near and one not in used]
+        key = column, near.intersection(one.word for one in (*self.symbols, *fixed)), are_named
+        if key not in self._known:
+            some = [one for one in self.symbols if one.word in near and (one.is_named or not are_named)]
+            of_all = [dataclasses.replace(one, sources=self._sources(one)) for one in some]
+            self._known[key] = told_by_symbols(column, of_all, fixed)
+        return self._known[key]
+
+    def _sources(self, symbol: SizeSymbol) -> frozenset[str]:
+        """The tensors that are given and have it as a dimension."""
+        return frozenset(name for (name, _), one in self.of_dims.items() if one.word == symbol.word)
 
     def _meet_words(self) -> None:
         """Keeps what views and new tensors call sizes that no dimension of what is given tells."""

@@ -13,9 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from longhand.lower.ir import Buffer, Size
 from longhand.schedule.functions.alike_numbers import Number
+from longhand.schedule.functions.alike_releases import own_steps
 from longhand.schedule.functions.alike_steps import AlikeSteps, SiteSteps, alike_steps
+from longhand.schedule.functions.inner_names import word_of_field
 from longhand.schedule.functions.long_functions import LongFunction, ModuleDerivative
-from longhand.schedule.functions.own_steps import own_steps
 from longhand.schedule.functions.sizes.size_symbols import with_size_symbols
 from longhand.schedule.functions.sizes.told_sizes import Column, WordsOf, with_told_sizes_and_words
 from longhand.schedule.functions.sizes.weight_sizes import told_by_parameters, told_by_weights
@@ -160,6 +161,8 @@ def _of_sites(
     variables = {name: word for name, word in sites[0].function.variables.items() if word.isidentifier()}
     taken = {word for site in sites for word in site.function.variables.values()} | OWN_WORDS
     held = {name: word.rpartition(".")[2] for name, word in sites[0].function.variables.items()}
+    part, fields = sites[0].part, sites[0].function.saved.intersection(sites[0].part.given) & held.keys()
+    held |= {name: word_of_field(name, held[name], part, words, OWN_WORDS) for name in fields}
     symbols = with_size_symbols(alike, buffers, words_of, held, taken)
     told, sizes = with_told_sizes_and_words(alike, buffers, words_of, variables, taken)
     telling = {word: one for word, of in sizes.items() if (one := _telling(of, word, alike, buffers))}
