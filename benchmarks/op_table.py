@@ -133,18 +133,18 @@ def _least(n_right: int, n_cases: int) -> float:
     return (middle - half) / (1 + z2 / n_cases)
 
 
-def _counted(counts: dict[str, dict[str, int]]) -> list[str]:
-    """The table of what became of the cases of each door and step."""
-    lines = [
-        "| how | cases | right | of all, at least (95%) | of these in eager | refused | wrong | crash | no case |"
-    ]
-    lines.append("|---|---|---|---|---|---|---|---|---|")
+def _counted(counts: dict[str, dict[str, int]], *, is_whole: bool) -> list[str]:
+    """The table of what became of the cases of each door and step; of a part with what it says of all."""
+    of_all = "" if is_whole else " of all, at least (95%) |"
+    lines = [f"| how | cases | right |{of_all} of these in eager | refused | wrong | crash | no case |"]
+    lines.append("|---" * (7 if is_whole else 8) + "|---|")
     for mode, own in counts.items():
         n_cases = sum(own.values()) - sum(own.get(kind, 0) for kind in _NO_CASE)
         n_right = sum(own.get(kind, 0) for kind in _RIGHT)
         parts = [own.get(kind, 0) for kind in ("EAGER", "REFUSED", "WRONG", "CRASH")]
         parts.append(sum(own.get(kind, 0) for kind in _NO_CASE))
-        shares = f"{n_right:,} ({n_right / n_cases:.2%}) | {_least(n_right, n_cases):.2%}"
+        shares = f"{n_right:,} ({n_right / n_cases:.2%})"
+        shares += "" if is_whole else f" | {_least(n_right, n_cases):.2%}"
         lines.append(f"| {mode} | {n_cases:,} | {shares} | {' | '.join(f'{part:,}' for part in parts)} |")
     return lines
 
@@ -157,11 +157,17 @@ def _refused() -> list[str]:
     newer = ", ".join(f"`{op}`" for op in kept.get("right with newer", ()))
     mended = ", ".join(f"`{op}`" for op in kept.get("mended", ()))
     run = kept["runs"][0]
+    n_samples = kept.get("all samples")
+    drawn = (
+        f"each of its {n_samples:,} samples"
+        if n_samples
+        else "samples drawn by a seed, one of each pair first"
+    )
     swept = (
         f"`python -m tests.autograd.every_sample` ran {kept['pairs']:,} of the {run['pairs']:,} pairs of an op and a "
         f"dtype in PyTorch's operator database ({', '.join(kept['dtypes'])}; {kept['ops']} ops), {run['date']}, with "
-        f"PyTorch {run['torch']} and Python {run['python']} on the CPU: samples drawn by a seed, one of each pair "
-        f"first, {kept['cases']:,} cases in all. A case is a sample through one door in one step, its values and "
+        f"PyTorch {run['torch']} and Python {run['python']} on the CPU: {drawn}, "
+        f"{kept['cases']:,} cases in all. A case is a sample through one door in one step, its values and "
         "gradients compared with eager's and with float64's. Where eager itself raises, or finds nothing but zeros to "
         "differentiate, there is no case to be right in. "
         + (f"Wrong, or an error that nobody wrote for people: {bad}. " if bad else "")
@@ -182,7 +188,14 @@ def _refused() -> list[str]:
         "run is not in it. What `generate` refuses it refuses with the line and the reason; what `compile` does not "
         "take runs in eager, is right, and says so."
     )
-    lines = ["", "## Every op, in every dtype", "", *textwrap.wrap(swept, 118), "", *_counted(kept["counts"])]
+    lines = [
+        "",
+        "## Every op, in every dtype",
+        "",
+        *textwrap.wrap(swept, 118),
+        "",
+        *_counted(kept["counts"], is_whole=bool(n_samples)),
+    ]
     lines += ["", "## Refused, or run in eager", "", *textwrap.wrap(words, 118), ""]
     lines += ["| how | why | ops |", "|---|---|---|"]
     for mode, reasons in refused.items():

@@ -185,7 +185,8 @@ def main() -> int:
     print(table(book.rows.values()))
     print("\n".join(["\n## Not right together, and right apart\n", *odd_groups(book)]))
     if options.refusals:
-        refusals.write(book.rows.values(), book.runs, options.refusals)
+        all_samples = book.n_samples(all_jobs(options.seed)) if options.most is None else None
+        refusals.write(book.rows.values(), book.runs, options.refusals, all_samples=all_samples)
     raised = raised_groups(book)
     print(f"\n{brief(book.rows.values())}\nprograms of several samples that raised: {len(raised)}")
     return int(

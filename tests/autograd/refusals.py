@@ -77,14 +77,28 @@ def refusals(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, dict[str,
     }
 
 
-def write(rows: Iterable[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Keeps what the rows tell, for ``python -m benchmarks.op_table``."""
+def write(
+    rows: Iterable[Mapping[str, Any]],
+    runs: Sequence[Mapping[str, Any]],
+    path: Path,
+    *,
+    all_samples: int | None = None,
+) -> None:
+    """Keeps what the rows tell, for ``python -m benchmarks.op_table``.
+
+    Args:
+        rows: Of the books.
+        runs: What they were found with.
+        path: The file.
+        all_samples: How many there are in the database, if each of them was run.
+    """
     rows = [row for row in rows if row["sample"] >= 0]
     kept = {
         "runs": [dict(run) for run in runs],
         "pairs": len({(row["op"], row["dtype"]) for row in rows}),
         "ops": len({row["op"] for row in rows}),
         "cases": len(rows),
+        "all samples": all_samples,
         "counts": counts(rows),
         "bad": sorted({row["op"] for row in rows if row["outcome"] in {kind.name for kind in BAD}}),
         "dtypes": sorted({row["dtype"] for row in rows}),

@@ -106,6 +106,14 @@ class Book:
         }
         self.add({"run": run})
 
+    def n_samples(self, jobs: Iterable[Job]) -> int | None:
+        """How many samples there are of all that is to be done; None where any of them is left."""
+        pairs = {job[:2] for job in jobs}
+        if not pairs <= self.samples.keys():
+            return None
+        pieces = {(*pair, first) for pair in pairs for first in range(0, self.samples[pair], AT_ONCE)}
+        return sum(self.samples[pair] for pair in pairs) if pieces <= self.finished else None
+
     def known(self, job: Job) -> Known:
         """What there is of an op in a dtype."""
         return self._known.get(job[:2], Known())

@@ -50,3 +50,15 @@ def test_parts_add_up(tmp_path: Path) -> None:
     assert sorted(job for part in parts for job in part) == [
         ("exp", "float32", place * AT_ONCE) for place in range(3)
     ]
+
+
+def test_all_samples_are_counted_once_nothing_is_left(tmp_path):
+    book = Book(tmp_path / "book", [None, 0])
+    jobs = [("add", "float32", 0), ("mul", "float32", 0)]
+    common = {"dtype": "float32", "finished": True, "drawn": [None, 0]}
+    book.add(common | {"op": "add", "first": 0, "samples": 30})
+    book.add(common | {"op": "mul", "first": 0, "samples": 4})
+    assert book.n_samples(jobs) is None  # the second piece of add is left
+    book.add(common | {"op": "add", "first": 24, "samples": 30})
+    assert book.n_samples(jobs) == 34
+    assert book.n_samples([*jobs, ("sub", "float32", 0)]) is None
