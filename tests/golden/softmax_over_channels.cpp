@@ -9,7 +9,7 @@
 constexpr long COLS = 256;    // columns that are accumulated at a time
 constexpr long GRAIN = 4096;  // elements below which one thread does it all
 
-// One thread per block of columns; it walks down the rows.
+// One thread per n and block of columns; it walks down the channels.
 extern "C" void softmax_over_channels(
     const float *x,  // (n_n, n_channel, n_pixel)
     float *out,      // (n_n, n_channel, n_pixel)

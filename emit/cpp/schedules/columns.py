@@ -10,6 +10,7 @@ from longhand.emit.cpp.schedule_text import (
     ScheduleText,
     chunks_in_double,
 )
+from longhand.schedule.names.words import listed, plural
 from longhand.schedule.plan import KernelPlan
 
 
@@ -19,8 +20,14 @@ def text(
     """Loops down the columns."""
     body = ColumnsPrinter(printer).text()
     if not plan.partials:
-        who = "One thread per block of columns; it walks down the rows."
-        return ScheduleText("columns.cpp.jinja", (who,), body, frozenset({"std::min"}))
+        who = f"One thread per {listed([*(loop.index for loop in body.batch), 'block of columns'])}"
+        return ScheduleText("columns.cpp.jinja", (f"{who}; {_walk(rows)}.",), body, frozenset({"std::min"}))
     chunks = chunks_in_double(plan, body.partials)
     remark = ("One thread per chunk of rows and block of columns.", *chunks)
     return ScheduleText("columns_split.cpp.jinja", remark, body, OF_CHUNKS)
+
+
+def _walk(rows: tuple[CppLoop, ...]) -> str:
+    """What a thread does in its block."""
+    words = [loop.index for loop in rows]
+    return f"it walks down the {plural(words[0])}" if len(words) == 1 else f"it walks along {listed(words)}"
