@@ -203,9 +203,10 @@ def _scalar_type(dtype: torch.dtype, printer: BodyPrinter) -> str:
 
 def _declaration(pointer: Pointer, names: KernelNames, printer: BodyPrinter) -> str:
     const = "const " if pointer.access is Access.READ else ""
+    own = printer.type_of(pointer.dtype)  # it includes what declares that, for lists, too
     if pointer.many:
         return f"{const}{cpp_type(pointer.dtype)} *const *{names.lists[pointer.name]}"
-    return f"{const}{printer.type_of(pointer.dtype)} *{names.pointers[pointer.name]}"
+    return f"{const}{own} *{names.pointers[pointer.name]}"
 
 
 def _pointer_parameter(
