@@ -59,7 +59,10 @@ def without_known_choices(body: tuple[Value, ...]) -> tuple[Value, ...]:
 
 
 def _loads_for_both(body: tuple[Value, ...], facts: Sequence[Facts]) -> dict[int, Load]:
-    """Loads of one place under ``r & c`` and ``r & ~c``, each looked at there alone: both are loads under r."""
+    """Loads of one place under ``r & c`` and ``r & ~c``, each looked at there alone: both are loads under r.
+
+    Those under c and ~c, of two halves, stay: a reader looks for what each half is made of.
+    """
     masked: dict[Load, list[int]] = {}
     for position, value in enumerate(body):
         if isinstance(value, Load) and value.mask is not None:
@@ -77,10 +80,9 @@ def _loads_for_both(body: tuple[Value, ...], facts: Sequence[Facts]) -> dict[int
             mask = next(
                 (at for at in range(pair[0]) if _is_mask(at, body) and _atoms(at, body) == rest), None
             )
-            if mask is not None or not rest:
-                number = one.other if mask is not None else 0
+            if mask is not None:
                 new |= {
-                    place: dataclasses.replace(load, mask=mask, other=number)
+                    place: dataclasses.replace(load, mask=mask, other=one.other)
                     for place, load in zip(pair, (one, other), strict=True)
                 }
     return new

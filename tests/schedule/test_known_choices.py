@@ -170,25 +170,36 @@ def test_a_choice_by_two_conditions_is_known_where_both_are() -> None:
     assert len(choices(simplify_nest(make.nest()))) == 2
 
 
-@pytest.mark.parametrize("is_partial", [False, True])
-def test_what_two_branches_load_is_loaded_once_for_both(is_partial: bool) -> None:
-    make, c, d, _ = maker()
+def of_both(make, c, rest):
+    """Two loads of one place: where c holds, and where it does not, within what `rest` says."""
     masks = [c, make.op(Op.LOGICAL_NOT, c, dtype=torch.bool)]
-    if is_partial:
-        masks = [make.op(Op.LOGICAL_AND, mask, d, dtype=torch.bool) for mask in masks]
+    if rest is not None:
+        masks = [make.op(Op.LOGICAL_AND, mask, rest, dtype=torch.bool) for mask in masks]
     one, other = (make.load("t", "n", mask=mask) for mask in masks)
     make.store("y", "n", make.op(Op.WHERE, c, one * 2.0, other + 1.0))
+    return one
+
+
+def loads_of_t(nest):
+    return [value for value in nest.body if isinstance(value, Load) and value.buffer == "t"]
+
+
+def test_what_two_branches_load_is_loaded_once_for_both() -> None:
+    make, c, d, _ = maker()
+    of_both(make, c, d)
     nest = simplify_nest(make.nest())
-    (load,) = [value for value in nest.body if isinstance(value, Load) and value.buffer == "t"]
-    assert (load.mask is None) is not is_partial
-    assert load.mask is None or getattr(nest.body[load.mask], "buffer", None) == "d"
+    (load,) = loads_of_t(nest)
+    assert load.mask is not None and getattr(nest.body[load.mask], "buffer", None) == "d"
+
+
+def test_what_two_halves_load_is_told_of_each() -> None:
+    make, c, _, _ = maker()
+    of_both(make, c, None)
+    assert len(loads_of_t(simplify_nest(make.nest()))) == 2
 
 
 def test_what_is_looked_at_elsewhere_too_is_loaded_twice() -> None:
-    make, c, _, _ = maker()
-    opposite = make.op(Op.LOGICAL_NOT, c, dtype=torch.bool)
-    one, other = make.load("t", "n", mask=c), make.load("t", "n", mask=opposite)
-    make.store("y", "n", make.op(Op.WHERE, c, one * 2.0, other + 1.0))
+    make, c, d, _ = maker()
+    one = of_both(make, c, d)
     make.store("z", "n", one)
-    nest = simplify_nest(make.nest())
-    assert len([value for value in nest.body if isinstance(value, Load) and value.buffer == "t"]) == 2
+    assert len(loads_of_t(simplify_nest(make.nest()))) == 2
