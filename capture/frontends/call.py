@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import itertools
+import re
 from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any
 
@@ -29,7 +30,7 @@ __all__ = [
 ]
 
 
-_DEVICES = frozenset({"cpu", "cuda", "xpu", "mps", "meta"})
+_DEVICE = re.compile(r"(cpu|cuda|xpu|mps)(:\d+)?")
 
 
 def refuse_autocast() -> None:
@@ -196,7 +197,7 @@ def free_path(path: str, taken: Container[str]) -> str:
     """The path for a tensor that no state_dict has, or one like it: ``cache.half_tensor``, ``table_1``.
 
     Its words are the user's, and may be any attribute that every module has: a local `half`. A cache by device says
-    where the model was captured, and the unit may run elsewhere: ``bias_cache["cpu"]`` is ``bias_cache.bias``.
+    where the model was captured, and the unit may run elsewhere: ``bias_cache["cuda:0"]`` is ``bias_cache.bias``.
 
     Args:
         path: Words with dots between them.
@@ -204,7 +205,7 @@ def free_path(path: str, taken: Container[str]) -> str:
     """
     *owners, last = path.split(".")
     words = [_unlike_methods(owner, "tensors") for owner in owners]
-    if last in _DEVICES and owners:
+    if _DEVICE.fullmatch(last) and owners:
         plain = owners[-1].removesuffix("_cache").lstrip("_")
         last = plain if plain and plain != owners[-1] else "cached"
     word = ".".join([*words, _unlike_methods(last, "tensor")])

@@ -59,20 +59,22 @@ def test_a_unit_loads_and_is_right(model: type[nn.Module], frontend: str, tmp_pa
 class ByDevice(nn.Module):
     """Two caches by device, one of which says what it keeps."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: str) -> None:
         super().__init__()
-        self.bias_cache, self.cache = {"cpu": torch.randn(6)}, {"cpu": torch.randn(6)}
+        self.key = key
+        self.bias_cache, self.cache = {key: torch.randn(6)}, {key: torch.randn(6)}
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.softmax(x + self.bias_cache["cpu"], -1) * self.cache["cpu"]
+        return torch.softmax(x + self.bias_cache[self.key], -1) * self.cache[self.key]
 
 
-def test_a_cache_by_device_is_called_after_what_it_keeps(tmp_path: Path) -> None:
-    """A unit for CUDA read ``cpu_tensor``."""
-    longhand.generate(
-        ByDevice().eval(), (torch.randn(4, 6),), out=tmp_path / "unit", device="cpu", frontend="bytecode"
-    )
+@pytest.mark.parametrize("key", ["cpu", "cuda:0"])
+def test_a_cache_by_device_is_called_after_what_it_keeps(key: str, tmp_path: Path) -> None:
+    """A unit for CUDA read ``cpu_tensor``, and one of a model on a GPU a buffer called ``cuda:0``."""
+    model = ByDevice(key).eval()
+    longhand.generate(model, (torch.randn(4, 6),), out=tmp_path / "unit", device="cpu", frontend="bytecode")
     text = "".join(
         path.read_text() for path in (tmp_path / "unit").rglob("*.*p*") if path.suffix in (".py", ".cpp")
     )
-    assert "cpu_tensor" not in text and "bias_cache.bias" in text and "cache.cached" in text
+    assert "cpu_tensor" not in text and "get_buffer" not in text
+    assert "bias_cache.bias" in text and "cache.cached" in text

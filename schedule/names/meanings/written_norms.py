@@ -38,16 +38,21 @@ def _statistics(node: fx.Node) -> list[fx.Node]:
     for centered, rstd in (node.args[:2], node.args[1::-1]) if _op(node) == "mul" else ():
         if not (isinstance(centered, fx.Node) and isinstance(rstd, fx.Node)):
             continue
-        shifted = rstd.args[0] if _op(rstd) == "rsqrt" else None
-        variance = shifted.args[0] if isinstance(shifted, fx.Node) and _op(shifted) == "add" else None
-        if not isinstance(variance, fx.Node) or _op(centered) != "sub" or len(shifted.args) < 2:  # type: ignore[union-attr]
+        shifted = _first(rstd, "rsqrt")
+        variance = _first(shifted, "add")
+        x = _first(centered, "sub")
+        if shifted is None or variance is None or x is None:
             continue
-        x, mean = centered.args[:2]
-        both = {_source(variance), _source(mean)}
-        source = both.pop() if len(both) == 1 else None
-        if source is not None and source.args[0] is x and _is_over_groups(source):
-            return [source, shifted, rstd, centered]  # type: ignore[list-item]
+        source = _source(variance)
+        if source is not None and source is _source(centered.args[1]) and source.args[0] is x:
+            return [source, shifted, rstd, centered] if _is_over_groups(source) else []
     return []
+
+
+def _first(node: fx.Node | None, op: str) -> fx.Node | None:
+    """What an operation of that name is first given; None where it is no such operation."""
+    given = node.args[0] if node is not None and _op(node) == op and node.args else None
+    return given if isinstance(given, fx.Node) else None
 
 
 def _source(value: object) -> fx.Node | None:
@@ -62,7 +67,7 @@ def _is_over_groups(source: fx.Node) -> bool:
     """Whether statistics are those of all dimensions but the first two."""
     x, dims = source.args[0], source.args[1] if len(source.args) > 1 else None
     n_dims = getattr(x.meta.get("val"), "ndim", 0) if isinstance(x, fx.Node) else 0
-    return n_dims >= _FEWEST and dims is not None and [*dims] == [*range(2, n_dims)]  # type: ignore[misc]
+    return n_dims >= _FEWEST and isinstance(dims, Sequence) and [*dims] == [*range(2, n_dims)]
 
 
 def _affine(normalized: fx.Node, nodes: Sequence[fx.Node]) -> Iterator[fx.Node]:
