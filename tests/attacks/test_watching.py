@@ -45,7 +45,7 @@ def test_a_loop_without_end_hangs() -> None:
         while True:
             pass
 
-    with pytest.raises(AssertionError, match="It hangs: it has run for 1 s of processor time"):
+    with pytest.raises(AssertionError, match=r"It hangs: it has run for \d+ s of processor time"):
         run_watched(loop, most=1.0)
 
 
