@@ -105,8 +105,14 @@ class TrialPlace:
         self._call = call
         self._has_gpu = device is Device.CUDA and torch.cuda.is_available()
         self._process = 0  # of the fork, while there is one
+        self._why_not = "the process that should run it was ended"
         if not self._has_gpu:
-            self._requests, self._answers, self._process = _forked(call, is_interpreted=device is Device.CUDA)
+            try:
+                self._requests, self._answers, self._process = _forked(
+                    call, is_interpreted=device is Device.CUDA
+                )
+            except OSError as error:  # no memory for a second process, or too many of them
+                self._why_not = f"a process that should run it could not be begun: {error.strerror}"
 
     def __enter__(self) -> TrialPlace:
         return self
@@ -135,7 +141,7 @@ class TrialPlace:
 
     def _ask(self, folder: Path, seconds: float) -> Trial:
         if not self._process:
-            return Trial(TrialVerdict.NOT_RUN, "the process that should run it was ended")
+            return Trial(TrialVerdict.NOT_RUN, self._why_not)
         os.write(self._requests, f"{folder}\n".encode())
         heard = b""
         end = time.monotonic() + seconds
@@ -168,7 +174,12 @@ def _forked(call: Call, *, is_interpreted: bool) -> tuple[int, int, int]:
     sys.stderr.flush()
     requests, to_child = os.pipe()
     from_child, answers = os.pipe()
-    process = os.fork()
+    try:
+        process = os.fork()
+    except OSError:
+        for end in (requests, to_child, from_child, answers):
+            os.close(end)
+        raise
     if process:
         os.close(requests)
         os.close(answers)

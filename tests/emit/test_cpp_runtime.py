@@ -362,3 +362,32 @@ def test_no_kernel_is_called_what_the_binding_defines() -> None:
     defined |= set(re.findall(r"^struct (\w+)", binding, re.MULTILINE))
     assert {"method", "exchange", "call", "Tensor"} <= defined
     assert defined <= RESERVED_IN_KERNEL
+
+
+HEAP_AFTER_IMPORTS = """
+import sys
+from pathlib import Path
+from tests.emit.cpp_kernels import runtime_in
+
+def heap():
+    ends = next(line for line in open("/proc/self/maps") if "[heap]" in line).split()[0].split("-")
+    return int(ends[1], 16) - int(ends[0], 16)
+
+kept = [runtime_in(Path(sys.argv[1]))]
+before = heap()
+for _ in range(8):
+    kept += [bytearray(100_000), runtime_in(Path(sys.argv[1])), bytearray(100_000)]
+print((heap() - before) >> 20)
+"""
+
+
+def test_a_unit_more_does_not_make_the_heap_longer(folder: Path) -> None:
+    """The system does not fork a process whose heap is longer than its memory (ENOMEM), however empty it is."""
+    ran = subprocess.run(
+        [sys.executable, "-c", HEAP_AFTER_IMPORTS, str(folder)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert int(ran.stdout) < 31, ran.stdout

@@ -101,9 +101,11 @@ HUGE_PAGE = 1 << 21
 
 MOST_FREE_BYTES = 2 << 30  # unused memory that the pool keeps
 
-# Blocks of 128 KB and more malloc maps apart and unmaps when they are freed; from then on it keeps all that are no
-# larger, up to 32 MB (mallopt(3), M_MMAP_THRESHOLD). This one, never written, is freed at once.
-torch.empty(31 * POOLED_BYTES, dtype=torch.uint8)
+# Blocks of 128 KB and more malloc maps apart and unmaps when they are freed. These it keeps from now on: 32 MB are the
+# most that it does, and twice as much may lie free at the heap's end (mallopt(3)).
+if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
+    mallopt(-3, 31 * POOLED_BYTES)  # M_MMAP_THRESHOLD
+    mallopt(-1, 62 * POOLED_BYTES)  # M_TRIM_THRESHOLD
 
 _free: dict[int, list[mmap.mmap]] = {}
 

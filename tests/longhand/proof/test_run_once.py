@@ -1,6 +1,7 @@
 """A unit is run once before it is kept; what is wrong is found, named, replaced or refused."""
 
 import dataclasses
+import errno
 import os
 import re
 import signal
@@ -194,6 +195,19 @@ def test_a_part_that_a_unit_of_one_size_dies_of_is_no_fault(tmp_path, monkeypatc
     monkeypatch.setattr(trial, "_tried", tried)
     with trial.TrialPlace(Call(nn.Linear(2, 2), (torch.ones(2),), {}), Device.CPU) as place:
         assert place.run({"x.py": ""}, 60) == trial.Trial(trial.TrialVerdict.RIGHT)
+
+
+def test_where_no_process_can_be_begun_nothing_is_run_and_that_is_said(monkeypatch):
+    def refuse():
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(trial.os, "fork", refuse)
+    n_open = len(os.listdir("/proc/self/fd"))
+    with trial.TrialPlace(Call(nn.Linear(2, 2), (torch.ones(2),), {}), Device.CPU) as place:
+        said = place.run({"x.py": ""}, 60)
+    assert said.verdict is trial.TrialVerdict.NOT_RUN
+    assert said.what == "a process that should run it could not be begun: Cannot allocate memory"
+    assert len(os.listdir("/proc/self/fd")) == n_open
 
 
 def test_what_eager_hits_exactly_is_held_against_the_others():
