@@ -59,13 +59,20 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def unit_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A unit that a test generates is not run on top of what the test does with it; tests of that run override this.
+    """A unit that a test generates is not run on top of what the test does with it; some take `trial_runs`.
 
     The option stays as it is: the unit's lock tells it.
     """
     api = sys.modules.get("longhand.api")
     if api is not None:
         monkeypatch.setattr(api, "TrialPlace", lambda *_: contextlib.nullcontext())
+
+
+@pytest.fixture
+def trial_runs(unit_runs: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Generated units are run once, as they are for users: results and gradients are compared, a wrong one raises."""
+    place = importlib.import_module("longhand.proof.trial").TrialPlace
+    monkeypatch.setattr(importlib.import_module("longhand.api"), "TrialPlace", place)
 
 
 @pytest.fixture

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from longhand.capture.autograd.carried import differentiated_names, refuse_unsound
-from longhand.capture.autograd.joined_slices import join_slices
 from longhand.capture.autograd.joint import differentiate
 from longhand.capture.autograd.kept.partition import partition
 from longhand.capture.autograd.kept.weights_again import remark_on_weights
 from longhand.capture.autograd.shared_results import computes_nothing, with_bases, with_detached
 from longhand.capture.autograd.split import split
+from longhand.capture.autograd.sums.added_products import add_products
+from longhand.capture.autograd.sums.joined_slices import join_slices
 from longhand.capture.graph import CapturedGraph, TrainingGraphs
 from longhand.capture.trace_isolation import own_types
 from longhand.errors import CaptureError
@@ -39,6 +40,7 @@ def train(captured: CapturedGraph, target: Target, *, memory_budget: float = 1.0
     with own_types():
         joint = differentiate(captured, target)
         join_slices(joint.graph)
+        add_products(joint.graph)
     if not joint.gradients:
         raise CaptureError(
             f"No result of {captured.name} depends on anything that requires grad.",

@@ -20,7 +20,7 @@ from longhand.schedule.plan import Launch, touched
 
 # Calls that everybody reads without the statement that they came from, by the op's name without its overload.
 _PRODUCT_OPS = """
-    mm bmm addmm baddbmm addmv mv dot linear matmul _grouped_mm
+    mm bmm addmm addmm_ baddbmm addmv mv dot linear matmul _grouped_mm
     convolution conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution_backward
 """
 _PRODUCTS = frozenset(_PRODUCT_OPS.split())

@@ -121,6 +121,7 @@ WHOLE = {
 }
 
 
+@pytest.mark.usefixtures("trial_runs")
 @pytest.mark.parametrize("why", WHOLE)
 def test_the_efficient_kernel_is_what_eager_computes(tmp_path: Path, why: str) -> None:
     shapes, causal, dtype = WHOLE[why]
@@ -172,6 +173,7 @@ def test_what_the_efficient_kernel_would_not_do_is_left_to_eagers_choice(tmp_pat
     assert "efficient_attention" not in "".join(trained(tmp_path, *narrow))
 
 
+@pytest.mark.usefixtures("trial_runs")
 @pytest.mark.parametrize("learned", [(13, 13), (2, 13, 13), (1, 1, 13, 13), (3, 1, 1, 13), (3, 2, 13, 13)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_learned_bias_is_the_efficient_kernels_and_has_its_gradient(

@@ -35,6 +35,7 @@ def made(affine: bool = True) -> Net:
 SHAPES = [(2, 16, 5, 7), (1, 16, 96, 65), (3, 16)]
 
 
+@pytest.mark.usefixtures("trial_runs")
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("is_last", [False, True])
 def test_pieces_give_what_eager_gives(shape: tuple[int, ...], is_last: bool, tmp_path: Path) -> None:

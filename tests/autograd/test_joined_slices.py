@@ -12,6 +12,8 @@ from torch import nn
 
 import longhand
 
+pytestmark = pytest.mark.usefixtures("trial_runs")
+
 Part = Callable[[torch.Tensor], torch.Tensor]
 
 

@@ -17,6 +17,8 @@ from longhand.capture.autograd.kept.partition import Partition, partition
 from longhand.capture.frontends.export import capture_export
 from longhand.options import Device, Target
 
+pytestmark = pytest.mark.usefixtures("trial_runs")
+
 BATCH, STEPS, WIDTH = 4, 8, 16
 
 

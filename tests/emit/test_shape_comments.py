@@ -242,6 +242,7 @@ class Joined(nn.Module):
         return torch.cat([torch.relu(inner - 0.5), c], dim=1)
 
 
+@pytest.mark.usefixtures("trial_runs")
 def test_a_tensor_that_ends_at_the_nearer_of_two_limits(tmp_path):
     """Nobody knows which of two limits is the nearer, so no comment names one; the trial calls the kernel."""
     a, b, c = (torch.rand(1, n, 8, 9) for n in (3, 5, 6))

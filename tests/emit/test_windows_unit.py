@@ -64,6 +64,7 @@ def test_pooling_is_one_kernel_with_what_comes_before(tmp_path: Path) -> None:
     assert verify(unit, "tests.emit.test_windows_unit:stem").is_right
 
 
+@pytest.mark.usefixtures("trial_runs")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_gradients_are_those_of_eager(tmp_path: Path, dtype: torch.dtype) -> None:
     unit = tmp_path / "unit"

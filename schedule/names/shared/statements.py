@@ -27,7 +27,7 @@ Statement = tuple[str, str]  # the function's qualified name, and what stands th
 Origins = tuple[str, ...]  # nodes of the captured graph
 _NEUTRAL = {"mul": 1, "div": 1, "add": 0, "sub": 0}
 _OF_LIBRARIES = frozenset(
-    ["mm", "bmm", "addmm", "baddbmm", "matmul", "linear", "convolution", "convolution_backward"]
+    ["mm", "bmm", "addmm", "addmm_", "baddbmm", "matmul", "linear", "convolution", "convolution_backward"]
 )
 _JOINS = frozenset({"cat", "stack"})
 _OF_DEVICE = re.compile(r"\bdevice\b|\bis_(cuda|cpu|mps)\b")

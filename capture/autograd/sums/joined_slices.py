@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from longhand.capture.autograd.sums.trees import outermost_sums, summands, sums_inside
+
 aten = torch.ops.aten
 
 
@@ -45,9 +47,8 @@ def join_slices(graph: fx.Graph) -> None:
     Args:
         graph: A joint graph, with fake values in ``meta["val"]``.
     """
-    for node in list(graph.nodes):
-        if _is_sum(node) and not any(_is_summand(node, user) for user in node.users):
-            _join(graph, node, _summands(node))
+    for node in outermost_sums(graph):
+        _join(graph, node, summands(node))
     for node in graph.nodes:
         _pad(node)
 
@@ -63,55 +64,24 @@ def _pad(node: fx.Node) -> None:
     node.target, node.args = aten.constant_pad_nd.default, (written.piece, pads, 0.0)
 
 
-def _is_sum(node: object) -> bool:
-    return (
-        isinstance(node, fx.Node)
-        and node.target is aten.add.Tensor
-        and not node.kwargs
-        and all(isinstance(side, fx.Node) and _is_like(side, node) for side in node.args)
-    )
-
-
-def _is_like(one: fx.Node, other: fx.Node) -> bool:
-    mine, theirs = one.meta["val"], other.meta["val"]
-    return (
-        isinstance(mine, torch.Tensor)
-        and isinstance(theirs, torch.Tensor)
-        and (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
-    )
-
-
-def _is_summand(node: fx.Node, user: fx.Node) -> bool:
-    return _is_sum(user) and len(node.users) == 1 and list(user.args).count(node) == 1
-
-
-def _summands(node: fx.Node) -> list[fx.Node]:
-    """What is added up, in order; sums that nothing else reads are taken apart."""
-    summands: list[fx.Node] = []
-    for side in node.args:
-        assert isinstance(side, fx.Node)
-        summands += _summands(side) if _is_sum(side) and _is_summand(side, node) else [side]
-    return summands
-
-
-def _join(graph: fx.Graph, node: fx.Node, summands: Sequence[fx.Node]) -> None:
-    written = [piece for summand in summands if (piece := _written(summand)) is not None]
+def _join(graph: fx.Graph, node: fx.Node, terms: Sequence[fx.Node]) -> None:
+    written = [piece for summand in terms if (piece := _written(summand)) is not None]
     groups: list[list[_Written]] = []
     while (parts := _whole(written)) is not None:
         groups.append(parts)
         written = [part for part in written if part not in parts]
     taken = {part.node for parts in groups for part in parts}
-    others = [summand for summand in summands if summand not in taken]
+    others = [term for term in terms if term not in taken]
     if not groups:
         return
-    inside = _sums_inside(node)
+    inside = sums_inside(node)
     with graph.inserting_before(node):
-        terms = [*others, *(_joined(graph, parts) for parts in groups)]
-        first = terms[0]
-        for term in terms[1:-1]:
+        rest = [*others, *(_joined(graph, parts) for parts in groups)]
+        first = rest[0]
+        for term in rest[1:-1]:
             first = _made(graph, aten.add.Tensor, (first, term), node)
-    if len(terms) > 1:
-        node.args = (first, terms[-1])
+    if len(rest) > 1:
+        node.args = (first, rest[-1])
     else:
         node.target, node.args = first.target, first.args
         graph.erase_node(first)
@@ -191,15 +161,6 @@ def _made(graph: fx.Graph, target: torch._ops.OpOverload, args: tuple[Any, ...],
     given = fx.node.map_arg(args, lambda one: one.meta["val"])
     node.meta = {**like.meta, "val": target(*given)}
     return node
-
-
-def _sums_inside(node: fx.Node) -> list[fx.Node]:
-    """The sums that `_summands` takes apart."""
-    sums: list[fx.Node] = []
-    for side in node.all_input_nodes:
-        if _is_sum(side) and _is_summand(side, node):
-            sums += [side, *_sums_inside(side)]
-    return sums
 
 
 def _erase(graph: fx.Graph, nodes: Sequence[fx.Node]) -> None:
