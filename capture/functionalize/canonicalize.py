@@ -16,6 +16,7 @@ from longhand.capture.functionalize import foreach
 from longhand.capture.functionalize.decompositions import ALIAS_IDENTITIES, CASTS, DROPOUTS, FRESH_IDENTITIES
 from longhand.capture.functionalize.functional_proxies import Proxy
 from longhand.capture.functionalize.functionalize import Rewriter, Rule
+from longhand.capture.functionalize.view_nodes import seen
 from longhand.capture.functionalize.views import VIEW_RULES
 from longhand.capture.functionalize.writes import WRITE_RULES, bound
 from longhand.options import Device
@@ -244,6 +245,22 @@ def _steps(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) 
     return rewriter.keep(target, args, kwargs, eager)
 
 
+def _cat(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
+    """Joined with nothing (a part of no columns, a cache that is empty), a tensor is a copy of itself."""
+    tensors: Any = bound(target, args, kwargs)["tensors"]
+    full = [one for one in tensors if all(isinstance(size, int) and size for size in one.fake.shape)]
+    empty = [one for one in tensors if any(isinstance(size, int) and not size for size in one.fake.shape)]
+    if len(full) != 1 or len(full) + len(empty) < len(tensors) or full[0].fake.dtype != eager.dtype:
+        return NotImplemented
+    whole, gradients = rewriter.read(full[0]), rewriter.gradients
+    for source in [seen(rewriter.read(one)) for one in empty] if gradients is not None else []:
+        if source in gradients and not gradients.follows(
+            whole, source
+        ):  # it has a gradient, of zeros, by this alone
+            return NotImplemented
+    return rewriter.fresh(whole, eager)
+
+
 def _bernoulli(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:
     """On a CPU, float64 probabilities are compared with numbers of 53 bits; torch's decomposition draws 24."""
     is_whole = (
@@ -272,6 +289,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(["_conj", "conj", "_conj_physical", "conj_physical"], _conjugate),
     **dict.fromkeys(["addcmul", "addcdiv"], _add_product),
     "bernoulli": _bernoulli,
+    **dict.fromkeys(["cat", "concat", "concatenate"], _cat),
     "lerp": _lerp,
     "hardsigmoid_backward": _hardsigmoid_backward,
     "linspace": _steps,
