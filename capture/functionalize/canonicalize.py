@@ -7,15 +7,18 @@ NotImplemented to leave the call to the rewriter.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
+from torch import fx
 
 from longhand.capture.functionalize import foreach
 from longhand.capture.functionalize.decompositions import ALIAS_IDENTITIES, CASTS, DROPOUTS, FRESH_IDENTITIES
 from longhand.capture.functionalize.functional_proxies import Proxy
 from longhand.capture.functionalize.functionalize import Rewriter, Rule
+from longhand.capture.functionalize.gradient_tracking import GradientTracking
 from longhand.capture.functionalize.view_nodes import seen
 from longhand.capture.functionalize.views import VIEW_RULES
 from longhand.capture.functionalize.writes import WRITE_RULES, bound
@@ -252,13 +255,16 @@ def _cat(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) ->
     empty = [one for one in tensors if any(isinstance(size, int) and not size for size in one.fake.shape)]
     if len(full) != 1 or len(full) + len(empty) < len(tensors) or full[0].fake.dtype != eager.dtype:
         return NotImplemented
-    whole, gradients = rewriter.read(full[0]), rewriter.gradients
-    for source in [seen(rewriter.read(one)) for one in empty] if gradients is not None else []:
-        if source in gradients and not gradients.follows(
-            whole, source
-        ):  # it has a gradient, of zeros, by this alone
-            return NotImplemented
+    whole = rewriter.read(full[0])
+    sources = [seen(rewriter.read(one)) for one in empty]
+    if rewriter.gradients is not None and not _has_all_gradients(rewriter.gradients, whole, sources):
+        return NotImplemented
     return rewriter.fresh(whole, eager)
+
+
+def _has_all_gradients(gradients: GradientTracking, node: fx.Node, sources: Sequence[fx.Node]) -> bool:
+    """Whether each of these that carries gradients has one (of zeros, if nothing else) through the node, too."""
+    return all(source not in gradients or gradients.follows(node, source) for source in sources)
 
 
 def _bernoulli(rewriter: Rewriter, target: Any, args: Any, kwargs: Any, eager: Any) -> Any:

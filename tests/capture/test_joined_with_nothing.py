@@ -19,7 +19,7 @@ class OfOnePart(nn.Module):
         self.linear = nn.Linear(8, 8)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        rotated, rest = torch.tanh(self.linear(x)).split([8, 0], -1)
+        rotated, rest = self.linear(x).split([8, 0], -1)
         return self.linear(torch.cat([rest, rotated], -1))
 
 
@@ -29,7 +29,7 @@ def test_no_kernel_moves_it(train: bool, tmp_path: Path) -> None:
     torch.manual_seed(0)
     longhand.generate(OfOnePart(), (torch.randn(3, 8),), out=tmp_path / "unit", device="cpu", train=train)
     text = (tmp_path / "unit" / "model.py").read_text()
-    assert text.count("kernels.") == 1 and "kernels.tanh" in text
+    assert "kernels." not in text
 
 
 def with_empty_cache(x: torch.Tensor, cache: torch.Tensor) -> torch.Tensor:
