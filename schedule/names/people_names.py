@@ -308,7 +308,12 @@ def _of_part(told: str | None, stored: Sequence[str], words: BufferNamer) -> str
     word = named.pop() if len(named) == 1 else None
     if not word or told is None:
         return None
-    return short_enough(reworded(word, lambda of: f"{told}_{without_counter(identifier(of))}"))
+    return short_enough(reworded(word, lambda of: _after(told, without_counter(identifier(of)))))
+
+
+def _after(told: str, made: str) -> str:
+    """``vit_embeddings``, of ViTEmbeddings' ``embeddings``: what ends in a word is not followed by it."""
+    return told if f"_{told}".endswith(f"_{made}") else _overlapped(told, made)
 
 
 def own_or_class(frame: CallFrame) -> str:

@@ -185,3 +185,36 @@ def test_a_group_norm_that_is_written_out_for_its_derivative_is_called_one(tmp_p
         text = (tmp_path / "unit" / "kernels" / f"{kernel}.py").read_text()
         assert "weight_ptr,  # float32 (n_groups, n_channels)" in text and "group = row % n_groups" in text
     assert not any("group_normed" in kernel or "var_mean" in kernel for kernel in kernels), kernels
+
+
+class TokenEmbeddings(nn.Module):
+    """As in vision transformers: what the module is called after is its own variable, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token, self.position = nn.Parameter(torch.randn(1, 1, 8)), nn.Parameter(torch.randn(1, 17, 8))
+        self.projection = nn.Conv2d(3, 8, 4, stride=4)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        embeddings = self.projection(images).flatten(2).transpose(1, 2)
+        embeddings = torch.cat((self.token.expand(len(images), -1, -1), embeddings), dim=1)
+        embeddings = embeddings + self.position
+        return embeddings
+
+
+class Embedded(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embeddings, self.out = TokenEmbeddings(), nn.Linear(8, 4)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.out(self.embeddings(images))
+
+
+def test_a_word_that_a_module_ends_in_is_not_said_twice_and_a_bias_is_added(tmp_path: Path) -> None:
+    out = tmp_path / "unit"
+    longhand.generate(
+        Embedded().eval(), (torch.randn(2, 3, 16, 16),), out=out, device="cuda", arch="sm_90", run=False
+    )
+    kernels = {path.stem for path in (out / "kernels").glob("[a-z]*.py")}
+    assert kernels == {"add_bias", "token_embeddings"}

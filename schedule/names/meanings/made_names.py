@@ -70,12 +70,14 @@ def of_gradients(told: str | None, stored: Sequence[str], words: BufferNamer) ->
 
 
 def of_variables(stored: Sequence[str], words: BufferNamer) -> str | None:
-    """``make_alibi``: what the user assigns the results to."""
+    """``make_alibi``: what the user assigns the results to; ``add_bias``, where a layer's bias stands for itself."""
     nodes = [words.nodes.get(buffer) for buffer in stored]  # or to the one view of it
     named = [words.origins.local(node) if node is not None else None for node in nodes]
     variables = list(dict.fromkeys(identifier(word) for word in named if word))
     if len(variables) != len(named) or not all(is_telling(word) for word in variables):
         return None
+    if variables == ["biased"]:
+        return "add_bias"
     return short_enough(f"make_{'_and_'.join(variables)}")
 
 

@@ -117,9 +117,13 @@ def _formulas_beside(callers: Callers, others: Callers) -> Iterator[str]:
 
 def _normalized_beside(callers: Callers, others: Callers) -> Iterator[str]:
     """``normalized``: what is summed up is normalized first, which the other one is given."""
-    mine, theirs = (any(map(is_normalizing, one.first.nodes)) for one in (callers, others))
+    mine, theirs = (any(map(_normalizes, one.first.nodes)) for one in (callers, others))
     if mine and not theirs:
         yield Role.NORMALIZED.value
+
+
+def _normalizes(node: fx.Node) -> bool:
+    return is_normalizing(node) or provenance_of(node).role is Role.NORMALIZED
 
 
 def _work(node: fx.Node) -> str:
