@@ -193,13 +193,13 @@ class TokenEmbeddings(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.token, self.position = nn.Parameter(torch.randn(1, 1, 8)), nn.Parameter(torch.randn(1, 17, 8))
-        self.projection = nn.Conv2d(3, 8, 4, stride=4)
+        self.projection, self.dropout = nn.Conv2d(3, 8, 4, stride=4), nn.Dropout(0.1)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         embeddings = self.projection(images).flatten(2).transpose(1, 2)
         embeddings = torch.cat((self.token.expand(len(images), -1, -1), embeddings), dim=1)
         embeddings = embeddings + self.position
-        return embeddings
+        return self.dropout(embeddings)
 
 
 class Embedded(nn.Module):
