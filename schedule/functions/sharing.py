@@ -40,7 +40,7 @@ from longhand.schedule.layers.written_functions import WrittenFunction, as_one
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.words import OWN_WORDS
 
-MOST_OF_PART = 5  # parameters of a function that is called once
+MOST_OF_PART = 6  # parameters of a function that is called once
 MOST_TRIES = 40
 MOST_NUMBERS = 3
 MOST_ASKED = 2  # of them, sizes that no tensor of several tells
