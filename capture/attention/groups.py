@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.capture.attention.kernels import groups_of, suits_efficient, suits_flash
+from longhand.capture.attention.kernels import Operands, groups_of, suits_efficient, suits_flash
 from longhand.capture.attention.operands import Views
 from longhand.capture.functionalize.dead_code import remove_dead_code
 from longhand.capture.functionalize.writes import bound
@@ -40,7 +40,7 @@ def repeat_keys(graph: fx.Graph, emit: Emit, machine: Target) -> None:
     for call in calls:
         query, key, value = (call.args[place] for place in range(3))
         assert isinstance(query, fx.Node) and isinstance(key, fx.Node) and isinstance(value, fx.Node)
-        fakes = [one.meta["val"] for one in (query, key, value)]
+        fakes: Operands = (query.meta["val"], key.meta["val"], value.meta["val"])
         if any(fake.dim() != 4 for fake in fakes) or shape_of(key)[1] != shape_of(value)[1]:
             continue
         count = groups_of(*fakes[:2])
@@ -52,12 +52,11 @@ def repeat_keys(graph: fx.Graph, emit: Emit, machine: Target) -> None:
         if count is None or machine.device is not Device.CUDA or is_flash:
             continue
         views = Views(graph, emit, sizes, call)
-        repeated = [_repeated(views, one, count) for one in (key, value)]
-        if any(one is None for one in repeated):
+        wide_key, wide_value = (_repeated(views, one, count) for one in (key, value))
+        if wide_key is None or wide_value is None:
             continue
-        wide = [one.meta["val"] for one in repeated if one is not None]
-        if suits_efficient(fakes[0], *wide, None, machine):
-            _give(call, *repeated)
+        if suits_efficient(fakes[0], wide_key.meta["val"], wide_value.meta["val"], None, machine):
+            _give(call, wide_key, wide_value)
             call.meta["provenance"] = remarked(Provenance.of(call), _REMARK)
     remove_dead_code(graph)
 

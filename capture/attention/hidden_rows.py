@@ -136,8 +136,9 @@ class HiddenRows:
         if node not in self._bounds:
             bounds = self._found(node, depth) if depth < _DEEPEST else None
             value = node.meta.get("val")
-            is_one = bounds is not None and isinstance(value, torch.Tensor)
-            self._bounds[node] = _within(bounds, value.dtype) if bounds is not None and is_one else bounds
+            if bounds is not None and isinstance(value, torch.Tensor):
+                bounds = _within(bounds, value.dtype)
+            self._bounds[node] = bounds
         return self._bounds[node]
 
     def _found(self, node: fx.Node, depth: int) -> Bounds | None:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import torch
 
 from longhand.capture.known.call import size_of
@@ -14,10 +16,12 @@ from longhand.options import Device, Target
 # The flash kernels hold a whole head's channels: of more, no fused kernel is faster than products.
 WIDEST_HEAD = 256
 _HALVES = (torch.float16, torch.bfloat16)
+# Queries, keys and values.
+Operands: TypeAlias = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def takes_written(
-    operands: tuple[torch.Tensor, ...], mask: torch.Tensor | None, is_mask_trained: bool, machine: Target
+    operands: Operands, mask: torch.Tensor | None, is_mask_trained: bool, machine: Target
 ) -> bool:
     """Whether a fused kernel takes what was written as products and a softmax, forward and backward.
 

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from longhand.capture import torch_private
 from longhand.capture.attention.axes import Axes, Axis, Group, Groups, is_followed, size_of_group
 from longhand.capture.attention.biases import bias_of
 from longhand.capture.attention.dimensions import Dimensions, Operand, dimensions_of
@@ -70,6 +71,7 @@ def call_attention(
     softmaxes = [node for node in graph.nodes if node.target is aten.softmax.int]
     if not softmaxes:
         return
+    _size_once(graph)
     facts = facts_of(graph)
     setting = _Setting(graph, emit, facts, sizes_in(graph), HiddenRows(facts, given), carries, machine)
     for softmax in softmaxes:
@@ -77,6 +79,16 @@ def call_attention(
         if written is not None and setting.hidden.is_sound(written.steps, written.dtype):
             _rewrite(setting, written)
     remove_dead_code(graph)
+
+
+def _size_once(graph: fx.Graph) -> None:
+    """Asks each size of the first tensor that has it: nobody reads the scores for that alone."""
+    sizes = sizes_in(graph)
+    for node in graph.find_nodes(op="call_function", target=aten.sym_size.int):
+        first = sizes.get(torch_private.symbolic_expression(node.meta["val"]))
+        if first is not None and first is not node:
+            node.replace_all_uses_with(first)
+            graph.erase_node(node)
 
 
 def _rewrite(setting: _Setting, written: WrittenAttention) -> None:
@@ -99,10 +111,10 @@ def _rewrite(setting: _Setting, written: WrittenAttention) -> None:
     if bias is None or not (0 < factor < math.inf):
         return
     (mask,) = bias
-    values = [one.meta["val"] for one in operands]
+    query, key, value = (one.meta["val"] for one in operands)
     is_trained = mask is not None and setting.carries(mask)
     of_mask = mask.meta["val"] if mask is not None else None
-    if not takes_written(tuple(values), of_mask, is_trained, setting.machine):
+    if not takes_written((query, key, value), of_mask, is_trained, setting.machine):
         return
     masked = {} if mask is None else {"attn_mask": mask}
     attention = views.call(
@@ -146,14 +158,12 @@ def _replace(views: Views, written: WrittenAttention, dims: Dimensions, attentio
     )
     last = (own[3], own[2]) if dims.is_output_turned else (own[2], own[3])
     output = written.output.node
-    found: Groups | None = (*leads, *last)
-    seen, node = [(output, found)], output
-    while len(node.users) == 1 and is_followed(reader := next(iter(node.users))):
-        found = axes.through(reader, found)
+    seen: list[tuple[fx.Node, Groups]] = [(output, (*leads, *last))]
+    while len(seen[-1][0].users) == 1 and is_followed(reader := next(iter(seen[-1][0].users))):
+        found = axes.through(reader, seen[-1][1])
         if found is None:
             break
         seen.append((reader, found))
-        node = reader
     alike = [
         view
         for view, groups in seen
@@ -164,13 +174,21 @@ def _replace(views: Views, written: WrittenAttention, dims: Dimensions, attentio
     place = alike[0] if alike else output
     local = told.local or Provenance.of(place).local
     attention.meta["provenance"] = dataclasses.replace(told, local=local, remark=_REMARK)
-    result = attention
+    result: fx.Node | None = attention
     if not alike:
-        made = as_wanted_at(views, attention, axes, own, lambda *_: seen[0][1])
-        if made is None:
-            return
-        result = made
-    place.replace_all_uses_with(result)
+        result = as_wanted_at(views, attention, axes, own, lambda *_: seen[0][1])
+    if result is not None:
+        _become(place, result)
+
+
+def _become(node: fx.Node, made: fx.Node) -> None:
+    """The node computes what another one does: results of the call stay the nodes that they are."""
+    node.target, node.args, node.kwargs = made.target, made.args, made.kwargs
+    if made.target is aten.scaled_dot_product_attention.default:
+        node.meta["provenance"] = Provenance.of(made)
+    if not any(user.op == "output" for user in node.users):  # a result lies as eager's does
+        node.meta["val"] = made.meta["val"]
+    made.graph.erase_node(made)
 
 
 def _resolved(axes: Axes, groups: Groups) -> list[Any]:

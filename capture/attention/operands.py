@@ -101,7 +101,7 @@ def without_factor(views: Views, node: fx.Node, facts: Mapping[fx.Node, Fact]) -
     made = scaled[0]
     told: Provenance = Provenance.of(source)
     for view in reversed(seen):
-        again = views.call(view.target, made, *view.args[1:], **view.kwargs)
+        again = views.call(view.target, made, *view.args[1:])
         again.meta["provenance"] = Provenance.of(view)
         made = again
     if told.local and not seen and Provenance.of(made).local is None and made.op == "call_function":
