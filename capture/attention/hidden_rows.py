@@ -19,7 +19,15 @@ from longhand.capture.functionalize.view_nodes import is_view
 from longhand.capture.graph import InputKind
 from longhand.capture.known.call import shape_of
 from longhand.capture.known.decisions import call_name
-from longhand.capture.known.facts import Affine, Fact, Piecewise, SameNumber, Size, is_nonnegative
+from longhand.capture.known.facts import (
+    Affine,
+    AffineValue,
+    Fact,
+    Piecewise,
+    SameNumber,
+    Size,
+    is_nonnegative,
+)
 
 aten = torch.ops.aten
 
@@ -153,6 +161,8 @@ class HiddenRows:
             return _hull(fact.number)
         if isinstance(fact, Piecewise):
             return _hull(fact.inside, fact.outside)
+        if isinstance(fact, AffineValue):
+            return _hull(fact.value.least(shape_of(node)), fact.value.greatest(shape_of(node))) or _LEARNED
         if not value.dtype.is_floating_point:
             return Bounds(torch.iinfo(value.dtype).min, torch.iinfo(value.dtype).max)
         if node.op == "placeholder":
@@ -204,6 +214,8 @@ def _values(node: fx.Node) -> list[Any]:
         return list(node.args[1:3])
     if name in ("masked_fill", "constant_pad_nd"):
         return [node.args[0], node.args[2] if len(node.args) > 2 else 0.0]
+    if name == "index_put":
+        return [node.args[0], node.args[2] if len(node.args) == 3 and not node.kwargs else None]
     if name == "div":
         number = node.args[1] if not node.kwargs else None
         return [node.args[0], 1.0 / number if isinstance(number, int | float) and number else None]
@@ -235,32 +247,40 @@ def _product(one: Bounds, other: Bounds) -> Bounds:
     return Bounds(min(ends), max(ends))
 
 
+def _power(base: Bounds, exponent: Bounds) -> Bounds | None:
+    """Of a number that is at most 1, as ALiBi's slopes are."""
+    is_falling = base.least >= 0 and base.most <= 1 and exponent.least >= 0
+    return Bounds(0, 1) if is_falling else None
+
+
 def _learned(*_: Bounds) -> Bounds:
     """What layers make of finite numbers counts as what parameters are."""
     return _LEARNED
 
 
 # By an op's name: from the bounds of what it is made of. Only ops that yield no infinity for finite numbers.
-_RULES: dict[str, Callable[..., Bounds]] = {
+_RULES: dict[str, Callable[..., Bounds | None]] = {
     "add": _sum,
     "sub": _difference,
     "rsub": lambda one, other: _difference(other, one),
     "mul": _product,
     "div": _product,
+    "pow": _power,
     "abs": lambda one: Bounds(0, one.magnitude),
     "neg": lambda one: Bounds(-one.most, -one.least),
     **dict.fromkeys(("linear", "matmul", "mm", "bmm", "addmm", "mean", "sum"), _learned),
     **dict.fromkeys(("relu", "gelu", "silu", "layer_norm"), _learned),
 }
 _BOUNDED = {"sigmoid": Bounds(0, 1), "tanh": Bounds(-1, 1), "softmax": Bounds(0, 1)}
+_SCATTERS = ("slice_scatter", "select_scatter", "diagonal_scatter", "maximum", "minimum")
 _SUMS = frozenset({"add", "sub", "rsub"})
-_OPERANDS = dict.fromkeys(("add", "sub", "rsub", "mul", "matmul", "mm", "bmm"), 2)
+_OPERANDS = dict.fromkeys(("add", "sub", "rsub", "mul", "matmul", "mm", "bmm", "pow", *_SCATTERS), 2)
 # What only moves, repeats or picks elements of what it is given.
 _MOVES_TEXT = """
     index gather index_select embedding cat stack where masked_fill constant_pad_nd clone contiguous _to_copy roll flip
-    repeat detach tril triu alias
+    repeat detach tril triu alias index_put
 """
-_MOVES = frozenset(_MOVES_TEXT.split())
+_MOVES = frozenset((*_MOVES_TEXT.split(), *_SCATTERS))
 
 
 def is_absorbing(number: float, dtype: torch.dtype) -> bool:
