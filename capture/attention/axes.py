@@ -21,13 +21,13 @@ from longhand.capture.known.facts import Size
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Axis:
+class ViewAxis:
     """A part of a dimension; each is only equal to itself."""
 
     size: Size
 
 
-Group: TypeAlias = tuple[Axis, ...]  # a dimension, outermost axis first
+Group: TypeAlias = tuple[ViewAxis, ...]  # a dimension, outermost axis first
 Groups: TypeAlias = tuple[Group, ...]  # the dimensions of a tensor
 
 _REORDERED = frozenset({"unsqueeze", "squeeze"}) | RESHAPES
@@ -42,21 +42,21 @@ def is_followed(node: fx.Node) -> bool:
     return name in _REORDERED or name in ("permute", "transpose")
 
 
-class Axes:
+class ViewAxes:
     """Follows axes through views; an axis that a view splits is split in all that was followed before."""
 
     def __init__(self) -> None:
-        self._parts: dict[Axis, Group] = {}
+        self._parts: dict[ViewAxis, Group] = {}
 
     def of_shape(self, shape: Iterable[Size]) -> Groups:
         """A new axis for each dimension."""
-        return tuple(() if size == 1 else (Axis(size),) for size in shape)
+        return tuple(() if size == 1 else (ViewAxis(size),) for size in shape)
 
-    def resolved(self, group: Iterable[Axis]) -> Group:
+    def resolved(self, group: Iterable[ViewAxis]) -> Group:
         """The axes of a dimension as they are split by now."""
         return tuple(part for axis in group for part in self._resolved_axis(axis))
 
-    def _resolved_axis(self, axis: Axis) -> Group:
+    def _resolved_axis(self, axis: ViewAxis) -> Group:
         parts = self._parts.get(axis)
         return (axis,) if parts is None else self.resolved(parts)
 
@@ -75,16 +75,16 @@ class Axes:
             return tuple(order)
         return self.divided([axis for group in groups for axis in group], shape_of(node))
 
-    def divided(self, axes: Iterable[Axis], sizes: Sequence[Size]) -> Groups | None:
+    def divided(self, axes: Iterable[ViewAxis], sizes: Sequence[Size]) -> Groups | None:
         """The axes, in order, as dimensions of these sizes."""
         waiting = list(self.resolved(axes))
         groups = [self._taken(waiting, size) for size in sizes]
         known = [group for group in groups if group is not None]
         return tuple(known) if len(known) == len(groups) and not waiting else None
 
-    def _taken(self, waiting: list[Axis], size: Size) -> Group | None:
+    def _taken(self, waiting: list[ViewAxis], size: Size) -> Group | None:
         """The first axes, as many as make a dimension of that size."""
-        taken: list[Axis] = []
+        taken: list[ViewAxis] = []
         while size != 1:
             if not waiting:
                 return None
@@ -96,7 +96,7 @@ class Axes:
             inner = _quotient(axis.size, size)
             if inner is None:
                 return None
-            parts = (Axis(size), Axis(inner))
+            parts = (ViewAxis(size), ViewAxis(inner))
             self._parts[axis] = parts
             taken.append(parts[0])
             waiting.insert(0, parts[1])
@@ -114,7 +114,7 @@ def _quotient(size: Size, by: Size) -> Size | None:
     return int(quotient) if quotient.is_Integer else quotient
 
 
-def size_of_group(group: Iterable[Axis]) -> Size:
+def size_of_group(group: Iterable[ViewAxis]) -> Size:
     """How many elements a dimension of these axes has."""
     size: Size = 1
     for axis in group:

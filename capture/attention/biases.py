@@ -7,7 +7,7 @@ import dataclasses
 import torch
 from torch import fx
 
-from longhand.capture.attention.axes import Axes, Group, Groups, size_of_group
+from longhand.capture.attention.axes import Group, Groups, ViewAxes, size_of_group
 from longhand.capture.attention.dimensions import Dimensions
 from longhand.capture.attention.hidden_rows import HiddenRows
 from longhand.capture.attention.mapping import axes_of_operand, joined, lacks_some
@@ -24,7 +24,7 @@ def bias_of(
     views: Views, written: WrittenAttention, dims: Dimensions, hidden: HiddenRows
 ) -> tuple[fx.Node | None] | None:
     """The mask, or None for none; None instead of both where there is no such mask."""
-    maker = _Maker(views, dims, written.dtype)
+    maker = _MaskMaker(views, dims, written.dtype)
     after = factors_after(written.steps)
     filled = [step for step in written.steps if step.fill is not None]
     if len(filled) == 1 and not any(step.bias for step in written.steps):
@@ -51,7 +51,7 @@ def bias_of(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Maker:
+class _MaskMaker:
     """Adds the calls that a mask is made by."""
 
     views: Views
@@ -100,7 +100,7 @@ class _Maker:
                 return source  # one for all batches and heads
         return made
 
-    def _wanted(self, place: Groups, axes: Axes, groups: Groups) -> list[Group | None] | None:
+    def _wanted(self, place: Groups, axes: ViewAxes, groups: Groups) -> list[Group | None] | None:
         found = axes_of_operand(axes, groups, self.dims.axes, place)
         if found is None:
             return None

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from torch import fx
 
-from longhand.capture.attention.axes import Axes, Axis, Group, Groups, is_followed
-from longhand.capture.attention.scores import Product, WrittenAttention
+from longhand.capture.attention.axes import Group, Groups, ViewAxes, ViewAxis, is_followed
+from longhand.capture.attention.scores import BatchedProduct, WrittenAttention
 from longhand.capture.known.call import shape_of
 
 
@@ -48,7 +48,7 @@ class Dimensions:
         is_output_turned: The output has channels before positions.
     """
 
-    axes: Axes
+    axes: ViewAxes
     batch: Group
     heads: Group
     queries: Group
@@ -63,7 +63,7 @@ class Dimensions:
 
 def dimensions_of(written: WrittenAttention) -> Dimensions | None:
     """None where the products are no attention: what is summed over are no keys, or another head's."""
-    axes = Axes()
+    axes = ViewAxes()
     shape = shape_of(written.scores.node)
     at: Groups | None = axes.of_shape(shape)
     assert at is not None
@@ -103,13 +103,13 @@ def dimensions_of(written: WrittenAttention) -> Dimensions | None:
     )
 
 
-def _operands(product: Product, leads: Groups, is_swapped: bool) -> tuple[Operand, Operand]:
+def _operands(product: BatchedProduct, leads: Groups, is_swapped: bool) -> tuple[Operand, Operand]:
     left, right = Operand(product.left, leads, False), Operand(product.right, leads, True)
     return (right, left) if is_swapped else (left, right)
 
 
 def _halves(
-    axes: Axes, several: Group, queries: Group, of_softmax: Groups, leads: Groups
+    axes: ViewAxes, several: Group, queries: Group, of_softmax: Groups, leads: Groups
 ) -> tuple[Group, Group]:
     """Batch and heads as the user has them, where there are two such dimensions."""
     for groups in (of_softmax[:-2], leads):
@@ -118,5 +118,5 @@ def _halves(
     return (several[:-1], several[-1:]) if len(several) > 1 else (several, ())
 
 
-def _flat(axes: Axes, groups: Sequence[Group]) -> tuple[Axis, ...]:
+def _flat(axes: ViewAxes, groups: Sequence[Group]) -> tuple[ViewAxis, ...]:
     return axes.resolved(axis for group in groups for axis in group)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from longhand.capture.attention.scores import Step, factors_after
+from longhand.capture.attention.scores import ScoreStep, factors_after
 from longhand.capture.functionalize.view_nodes import is_view
 from longhand.capture.graph import InputKind
 from longhand.capture.known.call import shape_of
@@ -39,7 +39,7 @@ _DEEPEST = 48
 
 
 @dataclasses.dataclass(frozen=True)
-class Bounds:
+class NumberBounds:
     """Between which finite numbers all elements lie."""
 
     least: float
@@ -51,11 +51,11 @@ class Bounds:
         return max(abs(self.least), abs(self.most))
 
 
-_LEARNED = Bounds(-_LARGEST_LEARNED, _LARGEST_LEARNED)
+_LEARNED = NumberBounds(-_LARGEST_LEARNED, _LARGEST_LEARNED)
 
 
 @dataclasses.dataclass(frozen=True)
-class Given:
+class FedValue:
     """What feeds a placeholder, and its value where that is known."""
 
     kind: InputKind
@@ -70,19 +70,19 @@ class HiddenRows:
         given: What feeds each placeholder.
     """
 
-    def __init__(self, facts: Mapping[fx.Node, Fact], given: Mapping[fx.Node, Given]) -> None:
+    def __init__(self, facts: Mapping[fx.Node, Fact], given: Mapping[fx.Node, FedValue]) -> None:
         self._facts = facts
         self._given = given
-        self._bounds: dict[fx.Node, Bounds | None] = {}
+        self._bounds: dict[fx.Node, NumberBounds | None] = {}
 
-    def is_sound(self, steps: Sequence[Step], dtype: torch.dtype) -> bool:
+    def is_sound(self, steps: Sequence[ScoreStep], dtype: torch.dtype) -> bool:
         """Whether what a product goes through on its way to a softmax leaves each query a key.
 
         Args:
             steps: From the product to the softmax.
             dtype: Of the scores.
         """
-        total: Bounds | None = Bounds(0, 0)
+        total: NumberBounds | None = NumberBounds(0, 0)
         n_infinite = 0
         for step, after in zip(steps, factors_after(steps), strict=True):
             if step.bias is not None:
@@ -93,7 +93,7 @@ class HiddenRows:
                     return False
                 if bounds is not None and total is not None:
                     number = factor * after
-                    total = _within(_sum(total, _product(bounds, Bounds(number, number))), dtype)
+                    total = _within(_sum(total, _product(bounds, NumberBounds(number, number))), dtype)
             if step.fill is not None:
                 number = step.fill.number * after
                 if not is_absorbing(number, dtype):
@@ -103,7 +103,7 @@ class HiddenRows:
                     if not self.keeps_a_key(step.fill.mask, step.fill.is_kept):
                         return False
                 elif total is not None:
-                    total = Bounds(min(total.least, number), max(total.most, number))
+                    total = NumberBounds(min(total.least, number), max(total.most, number))
         return total is not None and n_infinite <= 1
 
     def keeps_a_key(self, mask: fx.Node, kept: bool | float) -> bool:
@@ -140,7 +140,7 @@ class HiddenRows:
 
     # -- bounds ------------------------------------------------------------------------------------------------------
 
-    def _of(self, node: fx.Node, depth: int) -> Bounds | None:
+    def _of(self, node: fx.Node, depth: int) -> NumberBounds | None:
         if node not in self._bounds:
             bounds = self._found(node, depth) if depth < _DEEPEST else None
             value = node.meta.get("val")
@@ -149,14 +149,14 @@ class HiddenRows:
             self._bounds[node] = bounds
         return self._bounds[node]
 
-    def _found(self, node: fx.Node, depth: int) -> Bounds | None:
+    def _found(self, node: fx.Node, depth: int) -> NumberBounds | None:
         value, fact = node.meta.get("val"), self._facts.get(node)
         if isinstance(value, list | tuple) and is_view(node):
             return self._of(node.args[0], depth + 1)  # type: ignore[arg-type]
         if not isinstance(value, torch.Tensor) or value.is_complex():
             return None
         if value.dtype is torch.bool:
-            return Bounds(0, 1)
+            return NumberBounds(0, 1)
         if isinstance(fact, SameNumber):
             return _hull(fact.number)
         if isinstance(fact, Piecewise):
@@ -164,20 +164,20 @@ class HiddenRows:
         if isinstance(fact, AffineValue):
             return _hull(fact.value.least(shape_of(node)), fact.value.greatest(shape_of(node))) or _LEARNED
         if not value.dtype.is_floating_point:
-            return Bounds(torch.iinfo(value.dtype).min, torch.iinfo(value.dtype).max)
+            return NumberBounds(torch.iinfo(value.dtype).min, torch.iinfo(value.dtype).max)
         if node.op == "placeholder":
             return self._of_placeholder(node)
         return self._of_call(node, depth) if node.op == "call_function" else None
 
-    def _of_placeholder(self, node: fx.Node) -> Bounds | None:
+    def _of_placeholder(self, node: fx.Node) -> NumberBounds | None:
         given = self._given.get(node)
         if given is None:
             return None
         if given.value is not None and given.value.numel() and bool(given.value.isfinite().all()):
-            return Bounds(float(given.value.min()), float(given.value.max()))
+            return NumberBounds(float(given.value.min()), float(given.value.max()))
         return _LEARNED if given.kind is InputKind.PARAMETER else None
 
-    def _of_call(self, node: fx.Node, depth: int) -> Bounds | None:
+    def _of_call(self, node: fx.Node, depth: int) -> NumberBounds | None:
         name = call_name(node)
         if name in _BOUNDED:
             return _BOUNDED[name]
@@ -186,7 +186,7 @@ class HiddenRows:
             return None
         if rule is None and not is_view(node) and name not in _MOVES:
             return None
-        leaves: list[Bounds | None] = []
+        leaves: list[NumberBounds | None] = []
         for argument in _values(node):
             leaves.append(self._of(argument, depth + 1) if isinstance(argument, fx.Node) else _hull(argument))
         known = [leaf for leaf in leaves if leaf is not None]
@@ -195,14 +195,14 @@ class HiddenRows:
         return (
             rule(*known)
             if rule is not None
-            else Bounds(min(b.least for b in known), max(b.most for b in known))
+            else NumberBounds(min(b.least for b in known), max(b.most for b in known))
         )
 
 
-def _hull(*numbers: Any) -> Bounds | None:
+def _hull(*numbers: Any) -> NumberBounds | None:
     if not all(isinstance(number, int | float) and math.isfinite(number) for number in numbers):
         return None
-    return Bounds(float(min(numbers)), float(max(numbers)))
+    return NumberBounds(float(min(numbers)), float(max(numbers)))
 
 
 def _values(node: fx.Node) -> list[Any]:
@@ -224,7 +224,7 @@ def _values(node: fx.Node) -> list[Any]:
     return list(node.args[: _OPERANDS.get(name, 1)])
 
 
-def _within(bounds: Bounds, dtype: torch.dtype) -> Bounds | None:
+def _within(bounds: NumberBounds, dtype: torch.dtype) -> NumberBounds | None:
     """The bounds, if a type holds all numbers there."""
     if not dtype.is_floating_point or bounds == _LEARNED:
         return bounds
@@ -232,46 +232,46 @@ def _within(bounds: Bounds, dtype: torch.dtype) -> Bounds | None:
     return bounds if bounds.magnitude <= type_.max * (1 + type_.eps / 4) else None
 
 
-def _sum(one: Bounds, other: Bounds) -> Bounds:
-    return Bounds(one.least + other.least, one.most + other.most)
+def _sum(one: NumberBounds, other: NumberBounds) -> NumberBounds:
+    return NumberBounds(one.least + other.least, one.most + other.most)
 
 
-def _difference(one: Bounds, other: Bounds) -> Bounds:
-    return Bounds(one.least - other.most, one.most - other.least)
+def _difference(one: NumberBounds, other: NumberBounds) -> NumberBounds:
+    return NumberBounds(one.least - other.most, one.most - other.least)
 
 
-def _product(one: Bounds, other: Bounds) -> Bounds:
+def _product(one: NumberBounds, other: NumberBounds) -> NumberBounds:
     if _LEARNED in (one, other) and max(one.magnitude, other.magnitude) <= _LARGEST_LEARNED:
         return _LEARNED
     ends = [a * b for a in (one.least, one.most) for b in (other.least, other.most)]
-    return Bounds(min(ends), max(ends))
+    return NumberBounds(min(ends), max(ends))
 
 
-def _power(base: Bounds, exponent: Bounds) -> Bounds | None:
+def _power(base: NumberBounds, exponent: NumberBounds) -> NumberBounds | None:
     """Of a number that is at most 1, as ALiBi's slopes are."""
     is_falling = base.least >= 0 and base.most <= 1 and exponent.least >= 0
-    return Bounds(0, 1) if is_falling else None
+    return NumberBounds(0, 1) if is_falling else None
 
 
-def _learned(*_: Bounds) -> Bounds:
+def _learned(*_: NumberBounds) -> NumberBounds:
     """What layers make of finite numbers counts as what parameters are."""
     return _LEARNED
 
 
 # By an op's name: from the bounds of what it is made of. Only ops that yield no infinity for finite numbers.
-_RULES: dict[str, Callable[..., Bounds | None]] = {
+_RULES: dict[str, Callable[..., NumberBounds | None]] = {
     "add": _sum,
     "sub": _difference,
     "rsub": lambda one, other: _difference(other, one),
     "mul": _product,
     "div": _product,
     "pow": _power,
-    "abs": lambda one: Bounds(0, one.magnitude),
-    "neg": lambda one: Bounds(-one.most, -one.least),
+    "abs": lambda one: NumberBounds(0, one.magnitude),
+    "neg": lambda one: NumberBounds(-one.most, -one.least),
     **dict.fromkeys(("linear", "matmul", "mm", "bmm", "addmm", "mean", "sum"), _learned),
     **dict.fromkeys(("relu", "gelu", "silu", "layer_norm"), _learned),
 }
-_BOUNDED = {"sigmoid": Bounds(0, 1), "tanh": Bounds(-1, 1), "softmax": Bounds(0, 1)}
+_BOUNDED = {"sigmoid": NumberBounds(0, 1), "tanh": NumberBounds(-1, 1), "softmax": NumberBounds(0, 1)}
 _SCATTERS = ("slice_scatter", "select_scatter", "diagonal_scatter", "maximum", "minimum")
 _SUMS = frozenset({"add", "sub", "rsub"})
 _OPERANDS = dict.fromkeys(("add", "sub", "rsub", "mul", "matmul", "mm", "bmm", "pow", *_SCATTERS), 2)

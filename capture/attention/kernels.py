@@ -115,6 +115,8 @@ def suits_efficient(
 
 
 def _is_ampere_or_later(machine: Target) -> bool:
+    if machine.device is not Device.CUDA:
+        return False
     return int("".join(filter(str.isdigit, machine.arch or ""))) >= 80
 
 

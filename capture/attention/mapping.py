@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from longhand.capture.attention.axes import Axes, Axis, Group, Groups
+from longhand.capture.attention.axes import Group, Groups, ViewAxes, ViewAxis
 
 
 def axes_of_operand(
-    axes: Axes, groups: Groups, of_scores: Axes, dimensions: Sequence[Group]
-) -> dict[Axis, Group | None] | None:
+    axes: ViewAxes, groups: Groups, of_scores: ViewAxes, dimensions: Sequence[Group]
+) -> dict[ViewAxis, Group | None] | None:
     """For each axis of some dimensions of the scores: the axes of a tensor that broadcasts to them.
 
     Args:
@@ -22,7 +22,7 @@ def axes_of_operand(
         None for an axis that the tensor does not have: it is the same along it. None instead of all where the tensor's
         dimensions cannot be divided as those of the scores are.
     """
-    found: dict[Axis, Group | None] = {}
+    found: dict[ViewAxis, Group | None] = {}
     first = len(dimensions) - len(groups)
     for place, dimension in enumerate(dimensions):
         parts = of_scores.resolved(dimension)
@@ -37,12 +37,12 @@ def axes_of_operand(
     return found
 
 
-def joined(axes: Axes, found: Mapping[Axis, Group | None], parts: Group) -> Group | None:
+def joined(axes: ViewAxes, found: Mapping[ViewAxis, Group | None], parts: Group) -> Group | None:
     """The axes of a dimension that is made of several of the scores'; None where the tensor has none of them."""
     own = [axis for part in parts for axis in found[part] or ()]
     return axes.resolved(own) if own else None
 
 
-def lacks_some(found: Mapping[Axis, Group | None], parts: Group) -> bool:
+def lacks_some(found: Mapping[ViewAxis, Group | None], parts: Group) -> bool:
     """Whether a tensor has some of the axes that a dimension is made of, but not all: it is repeated along others."""
     return len({found[part] is None for part in parts}) > 1

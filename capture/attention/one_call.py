@@ -18,10 +18,10 @@ import torch
 from torch import fx
 
 from longhand.capture import torch_private
-from longhand.capture.attention.axes import Axes, Axis, Group, Groups, is_followed, size_of_group
+from longhand.capture.attention.axes import Group, Groups, ViewAxes, ViewAxis, is_followed, size_of_group
 from longhand.capture.attention.biases import bias_of
 from longhand.capture.attention.dimensions import Dimensions, Operand, dimensions_of
-from longhand.capture.attention.hidden_rows import Given, HiddenRows
+from longhand.capture.attention.hidden_rows import FedValue, HiddenRows
 from longhand.capture.attention.kernels import takes_written
 from longhand.capture.attention.mapping import axes_of_operand, joined, lacks_some
 from longhand.capture.attention.operands import Views, as_wanted, as_wanted_at, without_factor
@@ -56,7 +56,7 @@ def call_attention(
     graph: fx.Graph,
     emit: Emit,
     machine: Target,
-    given: Mapping[fx.Node, Given],
+    given: Mapping[fx.Node, FedValue],
     carries: Callable[[fx.Node], bool] = lambda _: False,
 ) -> None:
     """Rewrites the graph in place.
@@ -126,7 +126,7 @@ def _rewrite(setting: _Setting, written: WrittenAttention) -> None:
 def _four_dimensions(views: Views, dims: Dimensions, operand: Operand, positions: Group) -> fx.Node | None:
     """An operand as (batch, heads, positions, channels)."""
 
-    def wanted(axes: Axes, groups: Groups) -> list[Group | None] | None:
+    def wanted(axes: ViewAxes, groups: Groups) -> list[Group | None] | None:
         of_scores = axes_of_operand(axes, groups[:-2], dims.axes, operand.leads)
         if of_scores is None:
             return None
@@ -146,9 +146,9 @@ def _four_dimensions(views: Views, dims: Dimensions, operand: Operand, positions
 
 def _replace(views: Views, written: WrittenAttention, dims: Dimensions, attention: fx.Node) -> None:
     """Gives whoever read the last product the result of attention, at the nearest view that is it as it is."""
-    axes = Axes()
+    axes = ViewAxes()
     own = axes.of_shape(shape_of(attention))
-    of_scores: dict[Axis, Group] = {}
+    of_scores: dict[ViewAxis, Group] = {}
     for group, parts in zip(own[:2], (dims.batch, dims.heads), strict=True):
         divided = axes.divided(group, [axis.size for axis in parts])
         assert divided is not None
@@ -191,5 +191,5 @@ def _become(node: fx.Node, made: fx.Node) -> None:
     made.graph.erase_node(made)
 
 
-def _resolved(axes: Axes, groups: Groups) -> list[Any]:
+def _resolved(axes: ViewAxes, groups: Groups) -> list[Any]:
     return [axes.resolved(group) for group in groups]

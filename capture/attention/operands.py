@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import fx
 
-from longhand.capture.attention.axes import Axes, Group, Groups, is_followed, size_of_group
+from longhand.capture.attention.axes import Group, Groups, ViewAxes, is_followed, size_of_group
 from longhand.capture.attention.scores import known_factor
 from longhand.capture.functionalize.view_nodes import as_it_lies
 from longhand.capture.known.call import shape_of
@@ -23,7 +23,7 @@ from longhand.capture.provenance import Provenance
 
 aten = torch.ops.aten
 
-WantedOf: TypeAlias = Callable[[Axes, Groups], Sequence[Group | None] | None]
+WantedOf: TypeAlias = Callable[[ViewAxes, Groups], Sequence[Group | None] | None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +122,7 @@ def as_wanted(views: Views, node: fx.Node, wanted_of: WantedOf) -> fx.Node | Non
     chain = [node]
     while is_followed(chain[-1]) and isinstance(chain[-1].args[0], fx.Node):
         chain.append(chain[-1].args[0])
-    axes = Axes()
+    axes = ViewAxes()
     groups: Groups | None = axes.of_shape(shape_of(chain[-1]))
     every = [groups]
     for view in reversed(chain[:-1]):
@@ -142,7 +142,7 @@ def as_wanted(views: Views, node: fx.Node, wanted_of: WantedOf) -> fx.Node | Non
 def as_wanted_at(
     views: Views,
     node: fx.Node,
-    axes: Axes,
+    axes: ViewAxes,
     groups: Groups,
     wanted_of: WantedOf,
 ) -> fx.Node | None:
@@ -162,7 +162,7 @@ def as_wanted_at(
 
 
 def _alike(
-    views: Views, node: fx.Node, axes: Axes, groups: Groups, wanted: Sequence[Group | None]
+    views: Views, node: fx.Node, axes: ViewAxes, groups: Groups, wanted: Sequence[Group | None]
 ) -> fx.Node | None:
     """The node itself where it has the dimensions that are wanted, maybe in another order."""
     own = [axes.resolved(group) for group in groups]
@@ -183,5 +183,5 @@ def _alike(
     return views.permuted(node, dims)
 
 
-def _sizes(axes: Axes, wanted: Sequence[Group | None]) -> list[Size]:
+def _sizes(axes: ViewAxes, wanted: Sequence[Group | None]) -> list[Size]:
     return [size_of_group(axes.resolved(group or ())) for group in wanted]

@@ -21,7 +21,7 @@ from longhand.capture.known.facts import Fact, SameNumber
 
 aten = torch.ops.aten
 
-PRODUCTS = frozenset({aten.matmul.default, aten.bmm.default, aten.mm.default})
+PRODUCTS = frozenset({aten.matmul.default, aten.bmm.default})
 _FILLS = frozenset({aten.masked_fill.Scalar, aten.masked_fill.Tensor})
 _DEEPEST = 32  # steps that a product is looked for through
 
@@ -42,7 +42,7 @@ class Fill:
 
 
 @dataclasses.dataclass(frozen=True)
-class Step:
+class ScoreStep:
     """One call on the way from a product to a softmax, or from there to the next product.
 
     Attributes:
@@ -59,7 +59,7 @@ class Step:
 
 
 @dataclasses.dataclass(frozen=True)
-class Product:
+class BatchedProduct:
     """A product of two matrices, for each of some leading dimensions."""
 
     node: fx.Node
@@ -79,11 +79,11 @@ class WrittenAttention:
         output: The product with the values.
     """
 
-    scores: Product
-    steps: tuple[Step, ...]
+    scores: BatchedProduct
+    steps: tuple[ScoreStep, ...]
     softmax: fx.Node
     views: tuple[fx.Node, ...]
-    output: Product
+    output: BatchedProduct
 
     @property
     def dtype(self) -> torch.dtype:
@@ -118,7 +118,7 @@ def written_attention(softmax: fx.Node, facts: Mapping[fx.Node, Fact]) -> Writte
     return written
 
 
-def factors_after(steps: Sequence[Step]) -> tuple[float, ...]:
+def factors_after(steps: Sequence[ScoreStep]) -> tuple[float, ...]:
     """For each step, what all steps behind it multiply by."""
     factors = [1.0]
     for step in reversed(steps[1:]):
@@ -140,20 +140,20 @@ def known_factor(node: fx.Node, facts: Mapping[fx.Node, Fact]) -> tuple[fx.Node,
     return None
 
 
-def product_of(node: fx.Node) -> Product | None:
-    """The product that a node is."""
-    if node.target not in PRODUCTS:
+def product_of(node: fx.Node) -> BatchedProduct | None:
+    """The product that a node is; one of two matrices alone has no heads."""
+    if node.target not in PRODUCTS or node.meta["val"].dim() < 3:
         return None
     left, right = node.args[:2]
     assert isinstance(left, fx.Node) and isinstance(right, fx.Node)
     if min(left.meta["val"].dim(), right.meta["val"].dim()) < 2:
         return None
-    return Product(node, left, right)
+    return BatchedProduct(node, left, right)
 
 
 def _scores(
     node: fx.Node, reader: fx.Node, facts: Mapping[fx.Node, Fact], depth: int
-) -> tuple[Product, tuple[Step, ...]] | None:
+) -> tuple[BatchedProduct, tuple[ScoreStep, ...]] | None:
     """The product behind a node that nothing reads but the reader, and the steps from there to the node."""
     if depth > _DEEPEST or set(node.users) != {reader}:
         return None
@@ -169,29 +169,29 @@ def _scores(
     return None
 
 
-def _with_bias(node: fx.Node) -> tuple[Product, tuple[Step, ...]]:
+def _with_bias(node: fx.Node) -> tuple[BatchedProduct, tuple[ScoreStep, ...]]:
     """``baddbmm(bias, q, k, beta=..., alpha=...)``."""
     given = bound(node.target, node.args, node.kwargs)  # type: ignore[arg-type]
     beta, alpha = float(given["beta"]), float(given["alpha"])
-    product = Product(node, given["batch1"], given["batch2"])
+    product = BatchedProduct(node, given["batch1"], given["batch2"])
     bias = None if beta == 0 else (given["self"], beta)
-    return product, (Step(node, alpha, bias),)
+    return product, (ScoreStep(node, alpha, bias),)
 
 
-def _steps(node: fx.Node, facts: Mapping[fx.Node, Fact]) -> list[tuple[fx.Node, Step]]:
+def _steps(node: fx.Node, facts: Mapping[fx.Node, Fact]) -> list[tuple[fx.Node, ScoreStep]]:
     """What a call may be one step behind."""
     source = node.args[0] if node.args else None
     if is_followed(node) or _is_cast(node):
-        return [(source, Step(node))] if isinstance(source, fx.Node) else []
+        return [(source, ScoreStep(node))] if isinstance(source, fx.Node) else []
     scaled = known_factor(node, facts)
     if scaled is not None:
-        return [(scaled[0], Step(node, scaled[1]))]
+        return [(scaled[0], ScoreStep(node, scaled[1]))]
     if node.target in (aten.add.Tensor, aten.sub.Tensor):
         return _added(node)
     return _filled(node, facts)
 
 
-def _added(node: fx.Node) -> list[tuple[fx.Node, Step]]:
+def _added(node: fx.Node) -> list[tuple[fx.Node, ScoreStep]]:
     one, other = node.args[:2]
     if not isinstance(one, fx.Node) or not isinstance(other, fx.Node) or node.kwargs:
         return []
@@ -199,10 +199,12 @@ def _added(node: fx.Node) -> list[tuple[fx.Node, Step]]:
     ways = [(one, (other, 1.0 if is_sum else -1.0))]
     if is_sum:
         ways.append((other, (one, 1.0)))
-    return [(source, Step(node, bias=bias)) for source, bias in ways if shape_of(source) == shape_of(node)]
+    return [
+        (source, ScoreStep(node, bias=bias)) for source, bias in ways if shape_of(source) == shape_of(node)
+    ]
 
 
-def _filled(node: fx.Node, facts: Mapping[fx.Node, Fact]) -> list[tuple[fx.Node, Step]]:
+def _filled(node: fx.Node, facts: Mapping[fx.Node, Fact]) -> list[tuple[fx.Node, ScoreStep]]:
     if node.target in _FILLS:
         source, mask, number = node.args[0], node.args[1], _number(node.args[2], facts)
         is_kept = False
@@ -219,10 +221,10 @@ def _filled(node: fx.Node, facts: Mapping[fx.Node, Fact]) -> list[tuple[fx.Node,
         return []
     if shape_of(source) != shape_of(node) or mask.meta["val"].dtype is not torch.bool:
         return []
-    return [(source, Step(node, fill=Fill(mask, number, is_kept)))]
+    return [(source, ScoreStep(node, fill=Fill(mask, number, is_kept)))]
 
 
-def _output(softmax: fx.Node) -> tuple[tuple[fx.Node, ...], Product] | None:
+def _output(softmax: fx.Node) -> tuple[tuple[fx.Node, ...], BatchedProduct] | None:
     """The only product that reads a softmax, and the views between."""
     views: list[fx.Node] = []
     node = softmax

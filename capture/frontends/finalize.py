@@ -11,7 +11,7 @@ from torch import fx
 
 from longhand.capture import torch_private
 from longhand.capture.attention.groups import repeat_keys
-from longhand.capture.attention.hidden_rows import Given
+from longhand.capture.attention.hidden_rows import FedValue
 from longhand.capture.attention.one_call import call_attention
 from longhand.capture.data_sizes import data_sizes
 from longhand.capture.devices import move_to_target
@@ -169,13 +169,13 @@ def _emitter(rewriter: Rewriter) -> Emit:
     return lambda target, args, kwargs: rewriter.emit(target, args, kwargs)
 
 
-def _given(traced: Traced, kept: list[tuple[GraphInput, Any]]) -> dict[fx.Node, Given]:
+def _given(traced: Traced, kept: list[tuple[GraphInput, Any]]) -> dict[fx.Node, FedValue]:
     """What feeds each placeholder of tensors, and the values that the unit holds itself."""
-    given: dict[fx.Node, Given] = {}
+    given: dict[fx.Node, FedValue] = {}
     for entry, handle in kept:
         value = traced.constants.get(entry.target)
         is_seen = value is not None and not value.is_meta and type(value) is torch.Tensor
-        given[_placeholder(handle)] = Given(entry.kind, value if is_seen else None)
+        given[_placeholder(handle)] = FedValue(entry.kind, value if is_seen else None)
     return given
 
 
