@@ -32,7 +32,7 @@ from longhand.capture.known.deduction import facts_of
 from longhand.capture.known.facts import Fact, Size
 from longhand.capture.known.spelling import Emit, sizes_in
 from longhand.capture.provenance import Provenance
-from longhand.options import Target
+from longhand.options import Device, Target
 
 aten = torch.ops.aten
 
@@ -105,7 +105,10 @@ def _rewrite(setting: _Setting, written: WrittenAttention) -> None:
         whole = _four_dimensions(views, dims, dataclasses.replace(operand, node=made), positions)
         if whole is None:
             return
-        operands.append(views.in_rows(whole))
+        in_rows = views.in_rows(whole)
+        if in_rows is not whole and setting.machine.device is Device.CPU:
+            return  # a product reads channels that lie apart as they are: measured, a copy costs what one call saves
+        operands.append(in_rows)
         factor *= own
     bias = bias_of(views, written, dims, setting.hidden)
     if bias is None or not (0 < factor < math.inf):
