@@ -50,6 +50,8 @@ def suits_cpu(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> bo
     if query.dtype not in (torch.float32, torch.float64, *_HALVES):
         return False
     of_query, of_key, of_value = map(_sizes, fakes)
+    if 0 in (*of_query, *of_key):
+        return False
     return of_query[:2] == of_key[:2] and of_key == of_value and of_query[3] == of_key[3]
 
 

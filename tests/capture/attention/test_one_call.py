@@ -188,6 +188,12 @@ def test_sizes_that_vary(captured: Captured) -> None:
         assert len(calls(captured(form, heads(), dynamic_shapes=shapes, fresh=fresh).graph)) == 1
 
 
+def test_nothing_to_look_at_stays_as_written() -> None:
+    some, none = torch.randn(2, 3, 5, 8), torch.randn(2, 3, 0, 8)
+    for given in ((none, none, none), (some, none, none), (none, some, some)):
+        assert not calls(capture_export(plain, given, target=Target(Device.CPU)).graph)
+
+
 # -- what stays as written -----------------------------------------------------------------------------------------
 
 
