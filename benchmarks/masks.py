@@ -38,8 +38,9 @@ Models of transformers, small, each called without an `attention_mask` and with 
 what the model's code gives to attention, and how often; *after* is what the unit gives to it. `is_causal=True` and
 "no mask" were proven: the mask is what its indices say, whatever the data. "A table" is a constant that the unit
 holds (a sliding window), "made once" a bias that data decides, made before the layers. "Products and a softmax" is
-attention that the model writes out: its mask is an expression in the softmax's kernel. [How it is
-proven](architecture.md#decisions-that-hold-across-rooms).
+attention that the model writes out: one call in the unit, with what was added to the scores as its bias, or products
+and a softmax there, too, where that is no attention that one call computes (gemma2 bounds the scores by a tanh). [How
+it is proven](architecture.md#decisions-that-hold-across-rooms).
 """
 Example = tuple[torch.nn.Module, dict[str, Any]]
 aten = torch.ops.aten
@@ -142,8 +143,9 @@ def _call(call: fx.Node, tables: set[str]) -> str:
 
 
 def _written_out(graph: CapturedGraph) -> dict[str, int]:
-    """Attention as products and a softmax: its mask is an expression in the softmax's kernel."""
-    n = sum("softmax" in str(node.target) for node in graph.graph.nodes)
+    """Attention as products and a softmax; as one call, where the unit has that."""
+    kinds = ("softmax", "scaled_dot_product_attention")
+    n = sum(any(kind in str(node.target) for kind in kinds) for node in graph.graph.nodes)
     return {"products and a softmax": n}
 
 

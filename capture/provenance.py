@@ -102,6 +102,12 @@ def assign_provenance(graph: fx.Graph, root_class: str) -> None:
         )
 
 
+def remarked(provenance: Provenance, remark: str) -> Provenance:
+    """The provenance with one remark more."""
+    said = f"{provenance.remark}; {remark}" if provenance.remark else remark
+    return dataclasses.replace(provenance, remark=said)
+
+
 def user_frames(stack_trace: str) -> tuple[StackLevel, ...]:
     """The user's frames of a printed stack, outermost first; torch's module code where there are none."""
     every: list[tuple[str, int, str]] = []

@@ -15,6 +15,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import fx
 
+from longhand.capture.attention.kernels import groups_of, suits_efficient, suits_flash
 from longhand.capture.functionalize.functional_proxies import Proxy
 from longhand.capture.functionalize.functionalize import Rewriter
 from longhand.capture.functionalize.writes import bound
@@ -129,68 +130,24 @@ def _attention(
     again for that.
     """
     machine = setting.machine
-    if machine.device is not Device.CUDA or given["enable_gqa"]:
+    if machine.device is not Device.CUDA:
         return None
     query, key, value = given["query"], given["key"], given["value"]
+    fakes = (query.fake, key.fake, value.fake)
     mask, scale, causal, p = given["attn_mask"], given["scale"], given["is_causal"], given["dropout_p"]
+    is_grouped = given["enable_gqa"] and groups_of(query.fake, key.fake) != 1
     if mask is not None:
-        if causal or not _suits_efficient(query, key, value, mask, machine):
+        if causal or is_grouped or not suits_efficient(*fakes, mask.fake, machine):
             return None
         is_wanted = mask.node in setting.wanted
         return _efficient_attention(rewriter, (query, key, value), mask, p, scale, is_mask_wanted=is_wanted)
-    if not _suits_flash(query, key, value, causal, machine):
-        if not _suits_efficient(query, key, value, None, machine):
+    if not suits_flash(*fakes, causal, machine, is_grouped):
+        if is_grouped or not suits_efficient(*fakes, None, machine):
             return None
         return _efficient_attention(rewriter, (query, key, value), None, p, scale, causal)
-    if _suits_cudnn(query, key, machine) and p == 0:
+    if _suits_cudnn(query, key, machine) and p == 0 and not is_grouped:
         return _cudnn_attention(rewriter, (query, key, value), causal, scale)
     return _flash_attention(rewriter, (query, key, value), p, causal, scale)
-
-
-def _suits_flash(query: Proxy, key: Proxy, value: Proxy, causal: bool, machine: Target) -> bool:
-    """What the flash kernel takes; where it would compute something else or raise, eager takes another one.
-
-    (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp.) Its causal mask ends with the last key, eager's begins with
-    the first one: they are one mask where there are as many queries as keys.
-    """
-    if query.fake.ndim != 4 or query.fake.dtype not in (torch.float16, torch.bfloat16):
-        return False
-    if not _is_ampere_or_later(machine):
-        return False
-    (*several, n_queries, channels), (*of_keys, n_keys, key_channels) = query.fake.shape, key.fake.shape
-    if of_keys != several or key_channels != channels or value.fake.shape != key.fake.shape:
-        return False
-    if channels % 8 or channels > 256 or n_queries == 0 or n_keys == 0:
-        return False
-    return not causal or n_queries == n_keys
-
-
-def _is_ampere_or_later(machine: Target) -> bool:
-    return int("".join(filter(str.isdigit, machine.arch or ""))) >= 80
-
-
-def _suits_efficient(query: Proxy, key: Proxy, value: Proxy, mask: Proxy | None, machine: Target) -> bool:
-    """What the memory-efficient kernel takes, with a mask of which `_bias` makes its bias.
-
-    Its causal mask begins with the first key, as eager's does.
-    """
-    fakes = [query.fake, key.fake, value.fake]
-    if query.fake.dtype not in (torch.float32, torch.float16, torch.bfloat16) or not _is_ampere_or_later(
-        machine
-    ):
-        return False
-    if any(fake.ndim != 4 or fake.dtype is not query.fake.dtype for fake in fakes):
-        return False
-    (*several, n_queries, channels), (*of_keys, n_keys, key_channels) = query.fake.shape, key.fake.shape
-    if of_keys != several or key_channels != channels or value.fake.shape[:3] != key.fake.shape[:3]:
-        return False
-    whole = 4 if query.fake.dtype is torch.float32 else 8  # 16 bytes: what one load takes
-    if channels % whole or value.fake.shape[3] % whole or n_queries == 0 or n_keys == 0:
-        return False
-    if mask is None:
-        return True
-    is_typed = mask.fake.dtype in (query.fake.dtype, torch.bool)
-    return is_typed and mask.fake.shape[-1:] == (n_keys,) and mask.fake.stride(-1) == 1
 
 
 _CUDNN_MOST = 65535  # images, or heads

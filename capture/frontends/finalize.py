@@ -10,6 +10,9 @@ import torch.utils._pytree as pytree
 from torch import fx
 
 from longhand.capture import torch_private
+from longhand.capture.attention.groups import repeat_keys
+from longhand.capture.attention.hidden_rows import FedValue
+from longhand.capture.attention.one_call import call_attention
 from longhand.capture.data_sizes import data_sizes
 from longhand.capture.devices import move_to_target
 from longhand.capture.frontends.data_dependence import READS, place, refuse_data_dependence
@@ -148,9 +151,12 @@ def finalize(traced: Traced, target: Target) -> CapturedGraph:
     read_beside_writes(rewriter.graph, lambda node: node in carrying)
     remove_dead_code(rewriter.graph)
     assign_provenance(rewriter.graph, traced.name if traced.is_module else "")
-    fold_known(rewriter.graph, _emitter(rewriter), lambda node: node in carrying)
-    fill_parts(rewriter.graph, _emitter(rewriter))
-    make_biases(rewriter.graph, _emitter(rewriter), target.device)
+    emit = _emitter(rewriter)
+    call_attention(rewriter.graph, emit, target, _given(traced, kept), lambda node: node in carrying)
+    fold_known(rewriter.graph, emit, lambda node: node in carrying)
+    repeat_keys(rewriter.graph, emit, target)
+    fill_parts(rewriter.graph, emit)
+    make_biases(rewriter.graph, emit, target.device)
     names, graph = named(rewriter.graph, {_placeholder(handle).name: entry.target for entry, handle in kept})
     move_to_target(graph, target)
     captured = without_unread_values(_assemble(traced, graph, names, known, kept, outputs, written))
@@ -161,6 +167,16 @@ def finalize(traced: Traced, target: Target) -> CapturedGraph:
 def _emitter(rewriter: Rewriter) -> Emit:
     """How a pass over the finished graph adds a call to it."""
     return lambda target, args, kwargs: rewriter.emit(target, args, kwargs)
+
+
+def _given(traced: Traced, kept: list[tuple[GraphInput, Any]]) -> dict[fx.Node, FedValue]:
+    """What feeds each placeholder of tensors, and the values that the unit holds itself."""
+    given: dict[fx.Node, FedValue] = {}
+    for entry, handle in kept:
+        value = traced.constants.get(entry.target)
+        is_seen = value is not None and not value.is_meta and type(value) is torch.Tensor
+        given[_placeholder(handle)] = FedValue(entry.kind, value if is_seen else None)
+    return given
 
 
 def _copy(rewriter: Rewriter, node: fx.Node, known: dict[fx.Node, Any]) -> Any:

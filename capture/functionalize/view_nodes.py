@@ -34,3 +34,16 @@ def seen(node: fx.Node) -> fx.Node:
     while is_view(node) and isinstance(node.args[0], fx.Node):
         node = node.args[0]
     return node
+
+
+def as_it_lies(node: fx.Node) -> torch.Tensor:
+    """The node's fake value with the strides of the view that it is: a copy on the way to it was folded away."""
+    if not is_view(node) or not isinstance(node.args[0], fx.Node):
+        value: torch.Tensor = node.meta["val"]
+        return value
+    source = node.args[0]
+    rest, kwargs = fx.node.map_arg((node.args[1:], node.kwargs), lambda one: one.meta["val"])
+    seen = as_it_lies(source) if isinstance(source.meta["val"], torch.Tensor) else source.meta["val"]
+    assert callable(node.target)
+    made: torch.Tensor = node.target(seen, *rest, **kwargs)
+    return made

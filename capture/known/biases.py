@@ -17,7 +17,7 @@ import torch
 from torch import fx
 
 from longhand.capture.functionalize.dead_code import remove_dead_code
-from longhand.capture.functionalize.view_nodes import is_view
+from longhand.capture.functionalize.view_nodes import as_it_lies
 from longhand.capture.known.call import shape_of
 from longhand.capture.known.deduction import facts_of
 from longhand.capture.known.spelling import Emit
@@ -144,7 +144,7 @@ class _Maker:
 
     def in_rows(self, bias: fx.Node) -> fx.Node:
         """The bias with its keys side by side, where they are not."""
-        value = _as_it_lies(bias)
+        value = as_it_lies(bias)
         if value.shape[-1] == 1 or value.stride(-1) == 1:
             return bias
         rows = self._call(aten.clone.default, bias, memory_format=torch.contiguous_format, behind=bias)
@@ -170,20 +170,6 @@ class _Maker:
             told, local=self.word if remark else None, remark=remark
         )
         return node
-
-
-def _as_it_lies(node: fx.Node) -> torch.Tensor:
-    """The node's fake value with the strides of the view that it is: a copy on the way to it was folded away."""
-    if not is_view(node):
-        value: torch.Tensor = node.meta["val"]
-        return value
-    source, *rest = fx.node.map_arg(node.args, lambda one: one.meta["val"])
-    if isinstance(node.args[0], fx.Node) and isinstance(source, torch.Tensor):
-        source = _as_it_lies(node.args[0])
-    kwargs = fx.node.map_arg(node.kwargs, lambda one: one.meta["val"])
-    assert callable(node.target)
-    seen: torch.Tensor = node.target(source, *rest, **kwargs)
-    return seen
 
 
 def _after(node: fx.Node, args: tuple[Any, ...]) -> fx.Node:

@@ -9,7 +9,6 @@ Attention without a mask does not look at the masked scores at all. Where one of
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +22,7 @@ from longhand.capture.known.deduction import facts_of
 from longhand.capture.known.facts import Affine, Fact, Piecewise, SameNumber
 from longhand.capture.known.lookups import sliced
 from longhand.capture.known.spelling import Emit, Spelling, is_plain, sizes_in, spelled
-from longhand.capture.provenance import Provenance
+from longhand.capture.provenance import Provenance, remarked
 
 aten = torch.ops.aten
 
@@ -117,8 +116,7 @@ def _set_mask(node: fx.Node, is_causal: bool, remark: str) -> None:
     if len(args) == _MASK + 1:
         args.pop()
     node.args, node.kwargs = tuple(args), kwargs
-    provenance = Provenance.of(node)
-    node.meta["provenance"] = dataclasses.replace(provenance, remark=remark)
+    node.meta["provenance"] = remarked(Provenance.of(node), remark)
 
 
 # -- what a known argument makes of a call -------------------------------------------------------------------------

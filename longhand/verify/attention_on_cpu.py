@@ -39,7 +39,11 @@ def forward(
     *,
     scale: float | None = None,
 ) -> tuple[Any, ...]:
-    """As _scaled_dot_product_flash_attention: its result is laid out as (batch, seq, head, dim)."""
+    """As _scaled_dot_product_flash_attention: its result is laid out as (batch, seq, head, dim).
+
+    Heads of queries may share those of keys and values.
+    """
+    key, value = _for_each_head(query, key), _for_each_head(query, value)
     weights, logsumexp = _weights(query, key, is_causal, scale)
     mixed = _by_position(weights @ value.float(), query.dtype)
     empty = torch.empty(0, dtype=torch.int64)
@@ -66,8 +70,17 @@ def backward(
     scale: float | None = None,
 ) -> Tensors:
     """As _scaled_dot_product_flash_attention_backward."""
+    n_heads = key.shape[1]
+    key, value = _for_each_head(query, key), _for_each_head(query, value)
     weights, _ = _weights(query, key, is_causal, scale)
-    return _gradients(weights, d_mixed, (query, key, value), mixed, scale)[:3]
+    d_query, *of_heads = _gradients(weights, d_mixed, (query, key, value), mixed, scale)[:3]
+    of_groups = (one.float().unflatten(1, (n_heads, -1)).sum(2) for one in of_heads)
+    return d_query, *(_by_position(one, query.dtype) for one in of_groups)
+
+
+def _for_each_head(query: torch.Tensor, shared: torch.Tensor) -> torch.Tensor:
+    """Keys or values once for each head of queries."""
+    return shared.repeat_interleave(query.shape[1] // shared.shape[1], 1)
 
 
 def _gradients(

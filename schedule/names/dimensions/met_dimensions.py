@@ -27,6 +27,10 @@ _SAME = frozenset(
     {"clone", "_to_copy", "contiguous", "alias", "detach", "dropout", "expand", "cat", "slice_scatter"}
 )
 _SAME_BUT_FOR_PIECES = frozenset({"slice", "narrow"})
+_ATTENTIONS = frozenset(
+    {"scaled_dot_product_attention"}
+    | {f"_scaled_dot_product_{kind}_attention" for kind in ("flash", "efficient", "cudnn")}
+)
 _KEYS_OF_ATTENTION = {
     0: (0, 1, 3),
     1: (0, 1, 3),
@@ -38,7 +42,7 @@ def words_met(node: fx.Node, words: Mapping[str, Words]) -> Iterator[tuple[str, 
     """What the result of a node, and its arguments among each other, tell of each argument's dimensions."""
     name, shape, own = aten_name(node), shape_of(node), words.get(node.name, ())
     given = [argument for argument in node.all_input_nodes if shape_of(argument)]
-    if name == "scaled_dot_product_attention":
+    if name in _ATTENTIONS:
         yield from _met_in_attention(given[:3], words)
         return
     if len(own) != len(shape) or not any(own) or not given:

@@ -1,0 +1,1 @@
+"""Attention as one call: what people write as two products and a softmax, and heads in groups."""
