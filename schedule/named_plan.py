@@ -121,6 +121,7 @@ from longhand.schedule.names.schedule_names import in_plain_loops, walk_of, why_
 from longhand.schedule.names.shared.statements import (
     Statement,
     made_before,
+    partly_again,
     stated_by,
     statements_of_some,
 )
@@ -290,6 +291,7 @@ __all__ = [
     "own_steps",
     "parameter_order",
     "parameters_in_order",
+    "partly_again",
     "paths_of_weights",
     "places_of",
     "plain_steps",
