@@ -259,8 +259,8 @@ def chosen(quotes: Sequence[Quote], in_backward: bool) -> tuple[Quote, ...]:
 def said_once(paragraphs: Iterable[Paragraph], in_backward: bool = False) -> list[Paragraph]:
     """Each statement of the user's is quoted where it begins, if at all, and a part of the module where its block does.
 
-    A library call that goes on with, or repeats, what stands above it is more of the paragraph there. That something is
-    computed again is said each time, though the statement was quoted.
+    A library call that goes on with, or repeats, what stands above it is more of the paragraph there. "again" is said
+    each time.
 
     Args:
         paragraphs: Of one function, in order.
@@ -272,21 +272,21 @@ def said_once(paragraphs: Iterable[Paragraph], in_backward: bool = False) -> lis
     at = ""  # the part of the module
     groups = _Groups(in_backward)
     for paragraph in paragraphs:
-        quotes = paragraph.quotes
-        heading = paragraph.heading if paragraph.heading != at else ""
+        quotes, heading = paragraph.quotes, "" if paragraph.heading == at else paragraph.heading
         at = paragraph.heading or at
-        is_new = not paragraph.is_evident and any((at, quote) not in first for quote in quotes)
-        new = quotes if is_new else ()
+        again = tuple(quote for quote in quotes if quote.is_again)
+        derived = tuple(quote for quote in quotes if not quote.is_again)
+        is_new = not paragraph.is_evident and any((at, quote) not in first for quote in derived or again)
+        new = quotes if is_new else again if derived else ()
         is_more = bool(quotes) and not new and not heading and bool(said)
-        again = () if is_new else tuple(quote for quote in quotes if quote.is_again)
         if (said and groups.goes_on(said[-1], paragraph)) or (
             is_more and _goes_on(said[-1], above, paragraph)
         ):
             said[-1].lines += paragraph.lines
-        elif again and paragraph.is_again:
+        elif again and not new:
             said.append(Paragraph((), list(paragraph.lines), f"{heading}: {_AGAIN}" if heading else _AGAIN))
         else:
-            said.append(Paragraph(new or again, list(paragraph.lines), heading))
+            said.append(Paragraph(new, list(paragraph.lines), heading))
         groups.add(said[-1], paragraph)
         first.update((at, quote) for quote in new)
         above = paragraph

@@ -9,6 +9,9 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
+import torch
+from torch import fx
+
 from longhand.capture.graph import Role
 from longhand.emit.text.expression import Text
 from longhand.lower.ir import (
@@ -310,6 +313,12 @@ def _is_in_table(condition: Value, body: Sequence[Value]) -> bool:
     ops = [side.op if isinstance(side, Pointwise) else None for side in sides]
     indices = {side.args[0] for side in sides if isinstance(side, Pointwise)}
     return ops == [PointwiseOp.GE, PointwiseOp.LT] and len(indices) == 1
+
+
+def is_vector(node: fx.Node) -> bool:
+    """Whether a value is a vector that the module holds: a norm's weight."""
+    value = node.meta.get("val")
+    return node.op == "placeholder" and isinstance(value, torch.Tensor) and value.ndim <= 1
 
 
 def half_read(plan: KernelPlan, names: KernelNames, position: int) -> str:
