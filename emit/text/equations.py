@@ -385,9 +385,10 @@ class _InSteps(_OfPieces):
             is_named = not self._is_rotated and self.names.values.get(position, value.name) != value.name
             if half and not is_named:
                 return Text(f"{plain.text}{self._shown(half)}")
-            return told_apart(self.plan, self.names, position, plain)
+            return told_apart(self.plan, self.names, position, plain, self._order(value))
         piece = self._pieces.get(position)
         if piece is not None:
             return plain if piece.slice is None else Text(f"{plain.text}{self._shown(f'[{piece.slice}]')}")
-        mask, read = self._value(value.mask), told_apart(self.plan, self.names, position, plain)
+        mask = self._value(value.mask)
+        read = told_apart(self.plan, self.names, position, plain, self._order(value))
         return None if mask is None else Text(f"where({mask.text}, {read.text}, {literal_text(value.other)})")

@@ -350,9 +350,9 @@ def _loads_of_same(plan: KernelPlan, position: int) -> list[int]:
     return [at for at, one in enumerate(plan.body) if isinstance(one, Load) and one.buffer == buffer]
 
 
-def told_apart(plan: KernelPlan, names: KernelNames, position: int, plain: Text) -> Text:
-    """Of a tensor that is read at several places the word for what stands at this one."""
+def told_apart(plan: KernelPlan, names: KernelNames, position: int, plain: Text, order: str) -> Text:
+    """Of a tensor that is read at several places the word for what stands at this one, with the order of its axes."""
     places = {plan.addresses[place] for place in _loads_of_same(plan, position)}
     word = names.values.get(position)
     is_told = word not in (None, getattr(plan.body[position], "name", None))
-    return Text(str(word)) if is_told and len(places) > 1 else plain
+    return Text(f"{word}{order}") if is_told and len(places) > 1 else plain
