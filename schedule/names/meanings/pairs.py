@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from longhand.capture.graph import Role
-from longhand.lower.ir import Load, Pointwise, PointwiseOp, Scalar
+from longhand.lower.ir import Load, Pointwise, PointwiseOp, Scalar, Store
 from longhand.schedule.names.shared.callers import Caller, Callers
 from longhand.schedule.names.words import ordinals
 from longhand.schedule.plan import KernelPlan, ParameterRef, Product, ScalarRef, SizeOf, limit_along
@@ -51,7 +51,10 @@ def _is_half(plan: KernelPlan, position: int) -> bool:
 
 
 def _are_two(plan: KernelPlan, callers: Callers, axis: str, half: int) -> bool:
-    """Whether all calls halve an axis of two elements there."""
+    """Whether all calls halve an axis of two elements there, which lie side by side in what is written."""
+    written = (plan.addresses[place] for place, value in enumerate(plan.body) if isinstance(value, Store))
+    if any(dict(address.axes).get(axis, ()) != () for address in written):
+        return False
     places = [place for place, one in enumerate(plan.scalars) if one.position == half]
     axes = [one.name for one in plan.axes]
     return all(
