@@ -261,7 +261,8 @@ class BodyWriter:
         weights = weights_named(step, self.variables, self.words, self.in_backward)
         is_sum = self.in_backward and is_lone_sum(step, self.words.nodes)
         evident = is_sum or is_evident(step, len(quotes) + len(modules), weights)
-        evident = evident and not any(one.is_again for one in (*quotes, *modules))
+        is_again = any(quote.is_again for quote in quotes) or any(one.is_again for one in modules)
+        evident = evident and not is_again
         return Paragraph(chosen(quotes, self.in_backward), lines, heading, evident, modules, is_product(step))
 
     def _stated(self, step: PlanStep) -> list[Provenance]:

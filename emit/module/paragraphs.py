@@ -159,7 +159,7 @@ class Paragraph:
     @property
     def is_again(self) -> bool:
         """Whether it differentiates nothing, and but computes once more."""
-        said = [one.is_again for one in (*self.quotes, *self.modules)]
+        said = [*(quote.is_again for quote in self.quotes), *(module.is_again for module in self.modules)]
         return bool(said) and all(said)
 
     @property

@@ -213,16 +213,13 @@ def _selected(plan: UnitPlan, value: Size, buffer: Buffer, variable: str) -> Cod
     return _along(variable, FewStrides(times, 0)) if times in places and times < buffer.shape[0] else None
 
 
-_PARTS = frozenset(
-    {"split_with_sizes", "split", "getitem", "slice", "alias"}
-)  # of all along a first dimension
+_PARTS = frozenset({"split_with_sizes", "split", "getitem", "slice", "alias"})
 
 
 def _keeps_first(node: fx.Node) -> bool:
     """Whether a part is taken along another dimension than the first."""
-    value = node.meta.get("val")
-    dim = {"split_with_sizes": 2, "split": 2, "slice": 1}.get(aten_name(node))
-    return dim is None or (len(node.args) > dim and node.args[dim] != 0 and value is not None)
+    place = {"split_with_sizes": 2, "split": 2, "slice": 1}.get(aten_name(node))
+    return place is None or (*node.args[place : place + 1], 0)[0] not in (0, None)
 
 
 def _stride(value: Size, buffer: Buffer, variable: str) -> Code | None:
