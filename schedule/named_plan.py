@@ -99,6 +99,7 @@ from longhand.schedule.names.dimensions.parts import N_PARTS
 from longhand.schedule.names.dimensions.reshaped_words import reshaped
 from longhand.schedule.names.dimensions.walked_parts import grouped_before_last
 from longhand.schedule.names.kernel_purposes import KernelPurpose, fills_padding, purpose_of
+from longhand.schedule.names.meanings.axis_orders import axes_said, dims_read, order_read, reads_moved
 from longhand.schedule.names.meanings.body_values import places_of
 from longhand.schedule.names.meanings.halves import rotated_half
 from longhand.schedule.names.meanings.kernel_formulas import derivative_of_norm
@@ -121,6 +122,7 @@ from longhand.schedule.names.schedule_names import in_plain_loops, walk_of, why_
 from longhand.schedule.names.shared.statements import (
     Statement,
     made_before,
+    partly_again,
     stated_by,
     statements_of_some,
 )
@@ -236,6 +238,7 @@ __all__ = [
     "as_own",
     "as_printed",
     "aten_name",
+    "axes_said",
     "children",
     "class_of_place",
     "class_of_stages",
@@ -243,6 +246,7 @@ __all__ = [
     "counts_from_the_end",
     "derivative_of_norm",
     "derivative_word",
+    "dims_read",
     "does_the_same",
     "entry_of",
     "fields_of_part",
@@ -283,6 +287,7 @@ __all__ = [
     "names_of_places",
     "numbers_of",
     "op_word",
+    "order_read",
     "ordinal_classes",
     "overwritten",
     "own_or_class",
@@ -290,6 +295,7 @@ __all__ = [
     "own_steps",
     "parameter_order",
     "parameters_in_order",
+    "partly_again",
     "paths_of_weights",
     "places_of",
     "plain_steps",
@@ -298,6 +304,7 @@ __all__ = [
     "prove_words_hold",
     "provenance_of",
     "purpose_of",
+    "reads_moved",
     "records_apart",
     "remark_on",
     "remark_on_launch",

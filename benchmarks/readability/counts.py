@@ -35,6 +35,10 @@ _FORBIDDEN = re.compile(
     r"result|\w+_value|selected|scaled|\w*at_at\w*|part_\d+_\w+|\w+_only|\w+_down2|\w+_by_(?:row|col)"
 )
 _QUOTE = re.compile(r"^\s*# (\S+    \S.*(?:\n\s*#         \S.*)*)", re.M)
+# A parameter whose comment says all of its shape: ``x_ptr,  # bf16 (n_rows, n_cols)``; not how it lies in memory.
+_SHAPE = re.compile(
+    r"^ +(?:const )?(?:\w+ \*)?(\w+?)(?:_ptr)?, +(?:# \w+|//),? \(([^()]*)\)(?! in memory)", re.M
+)
 _CPP_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 
 
@@ -59,6 +63,27 @@ def listing_docstrings(unit: UnitText) -> list[str]:
         if "in one pass" in first or ("=" not in first and is_listing and "backward pass of" not in first):
             listings.append(f"{name}: {first}")
     return listings
+
+
+def unsaid_orders(unit: UnitText) -> list[str]:
+    """Tensors whose axes come in another order than a result's, by the comments, and that a formula names bare."""
+    found = []
+    for name in unit.kernels:
+        code, cpp = (unit.files.get(f"kernels/{name}.{ending}", "") for ending in ("py", "cpp"))
+        formula = (ast.get_docstring(ast.parse(code)) or "").partition("\n\n")[0].partition(":")[2]
+        shapes = dict(_SHAPE.findall(cpp or code))
+        made = [
+            word
+            for word in shapes
+            if re.search(rf"tl\.store\(\s*{word}_ptr", code)
+            or re.search(rf"^ +(?!const )\w+ \*(?:__restrict )?{word},", cpp, re.M)
+        ]
+        for word, result in ((word, result) for result in made for word in shapes if word not in made):
+            axes, wanted = (shapes[one].replace(" ", "").split(",") for one in (word, result))
+            is_moved = [one for one in axes if one in wanted] != [one for one in wanted if one in axes]
+            if "=" in formula and is_moved and re.search(rf"\b{word}\b(?![.\[])", formula):
+                found.append(f"{name}: {word} ({shapes[word]}) into {result} ({shapes[result]}): {formula}")
+    return found
 
 
 def kernels_without_input(unit: UnitText) -> list[str]:
@@ -197,6 +222,7 @@ def wide_lines(unit: UnitText) -> list[str]:
 COUNTERS: dict[str, Counter] = {
     "chain names": chain_names,
     "listing docstrings": listing_docstrings,
+    "unsaid orders": unsaid_orders,
     "without input": kernels_without_input,
     "folded floats": folded_floats,
     "positional numbers": positional_numbers,

@@ -300,8 +300,9 @@ def what_passes(source: Sequence[str], results: Sequence[str], weights: Sequence
     of_weights = few if len(weights) <= _MOST_NAMED else f"gradients of {whose} weights"
     own = [of_weights] if weights else []
     # The gradient of x before the module, too, where that of x behind it is called so.
+    given = listed([f"{one} of its result" if one in results else one for one in source])
     made = listed([*(f"{one} of its input" if one in source else one for one in results), *own])
-    return f"from {listed(source)} to {made}" if source else f"makes {made}"
+    return f"from {given} to {made}" if source else f"makes {made}"
 
 
 def remark_on_part(

@@ -212,7 +212,7 @@ def weights_named(
 
 
 def quoted_step(
-    steps: Sequence[ModelStep], calls: Container[int], buffers: Mapping[str, Buffer]
+    steps: Sequence[ModelStep], calls: Container[int], buffers: Mapping[str, Buffer], words: BufferNamer
 ) -> Launch | Extern | None:
     """The step whose statement stands above the first one: of a copy into another layout what it is made for.
 
@@ -220,16 +220,24 @@ def quoted_step(
         steps: From a launch or a library call on.
         calls: Steps that functions stand for, by identity.
         buffers: The plan's.
+        words: The captured graph's.
 
     Returns:
-        None where what reads the copy has no statement of its own above it: a loop, or a call of a function.
+        None where what reads the copy has no statement of its own above it: a loop, or a call of a function; or where
+        what follows the copy of a gradient but computes something again.
     """
     for step in steps:
         if id(step) in calls or not isinstance(step, Launch | Extern | Allocate | Reuse | Release):
             return None
         if isinstance(step, Launch) or (isinstance(step, Extern) and not _is_layout_copy(step, buffers)):
-            return step
+            is_other = step is not steps[0] and _reads_gradient(steps[0], words)
+            return None if is_other and not _reads_gradient(step, words) else step
     return None
+
+
+def _reads_gradient(step: ModelStep, words: BufferNamer) -> bool:
+    read = buffers_read(step) if isinstance(step, Launch | Extern) else ()
+    return any(words.provenance(words.origins.node_of(name)).is_of_gradient for name in read)
 
 
 def _is_layout_copy(step: Extern, buffers: Mapping[str, Buffer]) -> bool:

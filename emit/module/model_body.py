@@ -79,6 +79,7 @@ from longhand.schedule.named_plan import (
     made_before,
     named_views,
     own_origins,
+    partly_again,
     plain_steps,
     stated_by,
     told_apart,
@@ -207,7 +208,7 @@ class BodyWriter:
                 why = self._remarks(step)
                 self.needs.kernels |= isinstance(step, Launch)
                 lines = [self.launches.write(step)] if isinstance(step, Launch) else self._extern(step)
-                quoted = quoted_step(steps[place:], self.calls, self.plan.buffers)
+                quoted = quoted_step(steps[place:], self.calls, self.plan.buffers, self.words)
                 append(paragraphs, self._paragraph(quoted, why + waiting + lines))
                 waiting = []
         if waiting:
@@ -252,18 +253,22 @@ class BodyWriter:
         if step is None:
             return Paragraph((), lines)
         stated = self._stated(step)
-        told, modules = told_apart(stated, self.home)
+        told, modules = told_apart(stated, self.home, self.in_backward)
         heading = heading_of([one.module for one in stated], self.home, self._trunks)
-        quotes = quotes_of(told, self.in_backward, isinstance(step, Launch) and step.origins in self._kept)
+        is_kept = isinstance(step, Launch) and step.origins in self._kept
+        parts = partly_again(step, self.words) if self.in_backward else ()
+        quotes = quotes_of(told, self.in_backward, is_kept, parts)
         weights = weights_named(step, self.variables, self.words, self.in_backward)
         is_sum = self.in_backward and is_lone_sum(step, self.words.nodes)
         evident = is_sum or is_evident(step, len(quotes) + len(modules), weights)
+        is_again = any(quote.is_again for quote in quotes) or any(one.is_again for one in modules)
+        evident = evident and not is_again
         return Paragraph(chosen(quotes, self.in_backward), lines, heading, evident, modules, is_product(step))
 
     def _stated(self, step: PlanStep) -> list[Provenance]:
         """Where its operations came from: those of which the user's statement is known."""
         left = self.of_some.get(id(step), ())
-        again = self._again if self.in_backward else {}
+        again = self._again if self.in_backward else None
         known = stated_by(step, self.words, again) if isinstance(step, Launch | Extern) else []
         return [one for one in known if (one.qualname, one.statement) not in left]
 

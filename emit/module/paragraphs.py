@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 import enum
 import textwrap
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from typing import Self
 
 from longhand.capture.graph import Provenance
 from longhand.emit.text.python_code import CallCode, Code, PythonStatement, words_in
-from longhand.emit.text.quoting import python_comment, quote_lines
+from longhand.emit.text.quoting import most_telling, python_comment, quote_lines
 from longhand.schedule.named_plan import CalledModule, CallOfMany, Quote, title_of
 
 
@@ -129,6 +129,7 @@ def functional(name: str, arguments: Iterable[Code]) -> CallOfLibrary:
 
 
 WIDEST = 98
+_AGAIN = "again"
 _MOST_LINES = 2  # of statements above a paragraph
 _APART = (LineKind.LAUNCH, LineKind.COMMENT)  # what is read by itself
 
@@ -154,6 +155,12 @@ class Paragraph:
     modules: tuple[CalledModule, ...] = ()
     is_product: bool = False
     call: CallOfMany | None = None
+
+    @property
+    def is_again(self) -> bool:
+        """Whether it differentiates nothing, and but computes once more."""
+        said = [*(quote.is_again for quote in self.quotes), *(module.is_again for module in self.modules)]
+        return bool(said) and all(said)
 
     @property
     def is_bare(self) -> bool:
@@ -210,10 +217,21 @@ def append(paragraphs: list[Paragraph], more: Paragraph) -> None:
         paragraphs.append(more)
 
 
-def quotes_of(stated: Collection[Provenance], in_backward: bool, is_kept: bool = False) -> tuple[Quote, ...]:
+def quotes_of(
+    stated: Collection[Provenance],
+    in_backward: bool,
+    is_kept: bool = False,
+    parts: Container[tuple[str, str]] = (),
+) -> tuple[Quote, ...]:
     """The statements that operations came from; in a backward pass, which of them it only computes again.
 
     What a forward pass makes for the derivative alone goes unsaid where it does anything else there.
+
+    Args:
+        stated: Where they came from.
+        in_backward: Whether they are a backward pass's.
+        is_kept: Of a forward pass: whether nothing of it reads what they make.
+        parts: Of a backward pass: the statements of which they compute but a part again.
     """
     by_kind = [
         dict.fromkeys((one.qualname, one.statement) for one in stated if one.is_of_gradient == is_derived)
@@ -222,29 +240,27 @@ def quotes_of(stated: Collection[Provenance], in_backward: bool, is_kept: bool =
     plain, derived = by_kind
     if in_backward:
         each = dict.fromkeys((one.qualname, one.statement) for one in stated)
-        return tuple(Quote(*one, is_again=one not in derived) for one in each)
+        again = {one: one not in derived for one in each}
+        return tuple(Quote(*one, is_again=again[one], is_part=again[one] and one in parts) for one in each)
     return tuple(Quote(*one, is_ahead=is_kept and not plain) for one in plain or derived)
 
 
 def chosen(quotes: Sequence[Quote], in_backward: bool) -> tuple[Quote, ...]:
     """All that a paragraph does where two lines hold it, else how each function ends, else the statement of its result.
 
-    In a backward pass that is the one whose result's gradient comes in; what is computed again for it goes unsaid.
+    In a backward pass that is the one whose result's gradient comes in; so for what is computed again beside it.
     """
-    derived = tuple(one for one in quotes if not one.is_again) or tuple(quotes)
-    is_backward = in_backward and not any(one.is_again for one in derived)
-    ends = {one.qualname: one for one in (reversed(derived) if is_backward else derived)}
-    of_functions = tuple(one for one in derived if one in ends.values())
-    for some in (derived, of_functions):
-        if len(some) < 2 or len(quote_lines(some, WIDEST)) <= _MOST_LINES:
-            return some
-    return derived[:1] if is_backward else derived[-1:]
+    derived = [one for one in quotes if not one.is_again]
+    again = [one for one in quotes if one.is_again]
+    first = most_telling(derived, WIDEST, _MOST_LINES, in_backward)
+    return (*first, *most_telling(again, WIDEST, _MOST_LINES))
 
 
 def said_once(paragraphs: Iterable[Paragraph], in_backward: bool = False) -> list[Paragraph]:
     """Each statement of the user's is quoted where it begins, if at all, and a part of the module where its block does.
 
-    A library call that goes on with, or repeats, what stands above it is more of the paragraph there.
+    A library call that goes on with, or repeats, what stands above it is more of the paragraph there. "again" is said
+    each time.
 
     Args:
         paragraphs: Of one function, in order.
@@ -256,16 +272,19 @@ def said_once(paragraphs: Iterable[Paragraph], in_backward: bool = False) -> lis
     at = ""  # the part of the module
     groups = _Groups(in_backward)
     for paragraph in paragraphs:
-        quotes = paragraph.quotes
-        heading = paragraph.heading if paragraph.heading != at else ""
+        quotes, heading = paragraph.quotes, "" if paragraph.heading == at else paragraph.heading
         at = paragraph.heading or at
-        is_new = not paragraph.is_evident and any((at, quote) not in first for quote in quotes)
-        new = quotes if is_new else ()
+        again = tuple(quote for quote in quotes if quote.is_again)
+        derived = tuple(quote for quote in quotes if not quote.is_again)
+        is_new = not paragraph.is_evident and any((at, quote) not in first for quote in derived or again)
+        new = quotes if is_new else again if derived else ()
         is_more = bool(quotes) and not new and not heading and bool(said)
         if (said and groups.goes_on(said[-1], paragraph)) or (
             is_more and _goes_on(said[-1], above, paragraph)
         ):
             said[-1].lines += paragraph.lines
+        elif again and not new:
+            said.append(Paragraph((), list(paragraph.lines), f"{heading}: {_AGAIN}" if heading else _AGAIN))
         else:
             said.append(Paragraph(new, list(paragraph.lines), heading))
         groups.add(said[-1], paragraph)
@@ -293,6 +312,8 @@ class _Groups:
         """Whether a paragraph stands with the one before it: of the same module, or both libraries' calls."""
         if not self._last or not more.modules or more.quotes or self._begins(more):
             return False
+        if more.is_again != all(one.is_again for one in self._last):
+            return False
         return set(more.modules) <= set(self._last) or not _has_launch((*last.lines, *more.lines))
 
     def add(self, said: Paragraph, paragraph: Paragraph) -> None:
@@ -314,6 +335,8 @@ class _Groups:
         new = {one for one in paragraph.modules if one not in self._modules}
         if self._first is None or paragraph.quotes or not new:
             return self._first is None or bool(paragraph.quotes)
+        if paragraph.is_again != all(one.is_again for one in self._modules):
+            return True
         is_elsewhere = {one.path[:-1] for one in new} != {one.path[:-1] for one in self._modules}
         return is_elsewhere or self._is_whole or (paragraph.is_product and not self._in_backward)
 
@@ -327,6 +350,8 @@ class _Groups:
 
 def _goes_on(last: Paragraph, above: Paragraph, paragraph: Paragraph) -> bool:
     """Whether a paragraph with nothing to quote is more of the last one, for which `above` was to be said."""
+    if above.is_again != paragraph.is_again:
+        return False
     if last.quotes:
         is_alike = bool(set(above.quotes) & set(paragraph.quotes))
     else:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from longhand.capture.graph import Role
+from longhand.emit.text.axis_orders import slices_taken
 from longhand.emit.text.expression import Precedence, Text, call, infix, literal_text
 from longhand.emit.text.reference_ops import Join, TorchFunction, find_joins, operator_of
 from longhand.emit.text.textbook import (
@@ -109,8 +110,13 @@ class _OfPieces(Formula):
         if rotated is not None:
             return rotated
         texts = [self._while_holding(conditions, piece) for piece, conditions in pieces]
-        known = [text.text for text in texts if text is not None]
-        return Text(f"cat({', '.join(known)})") if len(known) == len(texts) else None
+        known = [text for text in texts if text is not None]
+        if len(known) < len(texts):
+            return None
+        node = self.words.nodes[getattr(self.plan.body[position], "origin", "")]
+        parts = slices_taken(self.plan, self.names, node, [conditions for _, conditions in pieces[:-1]])
+        cut = (f"{one.within(Precedence.ATOM)}{part}" for one, part in zip(known, parts, strict=False))
+        return Text(f"cat({', '.join(cut if parts else (one.text for one in known))})")
 
     def _while_holding(self, conditions: frozenset[Condition], position: int) -> Text | None:
         """A value where it is known what is so."""
@@ -272,7 +278,8 @@ class _InSteps(_OfPieces):
 
     def _is_made(self, word: str, text: str, sign: str = "=", of: Store | None = None) -> None:
         is_of_gradient = of is not None and of.value in self.gradients
-        self.equations.append(Equation(word, text, True, sign, is_of_gradient))
+        axes = self.axes.get(of.buffer, "") if of is not None else ""
+        self.equations.append(Equation(word, text, True, sign, is_of_gradient, axes))
 
     def _is_said(self, store: Store) -> bool:
         return self._results.get(store.value) is store and store.value in self.stored
@@ -378,9 +385,10 @@ class _InSteps(_OfPieces):
             is_named = not self._is_rotated and self.names.values.get(position, value.name) != value.name
             if half and not is_named:
                 return Text(f"{plain.text}{self._shown(half)}")
-            return told_apart(self.plan, self.names, position, plain)
+            return told_apart(self.plan, self.names, position, plain, self._order(value))
         piece = self._pieces.get(position)
         if piece is not None:
             return plain if piece.slice is None else Text(f"{plain.text}{self._shown(f'[{piece.slice}]')}")
-        mask, read = self._value(value.mask), told_apart(self.plan, self.names, position, plain)
+        mask = self._value(value.mask)
+        read = told_apart(self.plan, self.names, position, plain, self._order(value))
         return None if mask is None else Text(f"where({mask.text}, {read.text}, {literal_text(value.other)})")

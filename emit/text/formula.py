@@ -17,7 +17,7 @@ from longhand.emit.text.backward_words import backward_of
 from longhand.emit.text.equations import equations_of
 from longhand.emit.text.expression import Operator, Precedence, Text, infix, literal_text, number_operand
 from longhand.emit.text.reference_ops import find_joins
-from longhand.emit.text.textbook import CLOSED_FORMS, PRIMED
+from longhand.emit.text.textbook import CLOSED_FORMS, PRIMED, is_vector
 from longhand.emit.text.title_lines import (
     MOST_EQUATIONS,
     Equation,
@@ -26,7 +26,7 @@ from longhand.emit.text.title_lines import (
     laid_out,
     update_in_words,
 )
-from longhand.emit.text.value_formula import called, reads_moved, value_formulas
+from longhand.emit.text.value_formula import called, value_formulas
 from longhand.lower.ir import Load, Reduce, Store
 from longhand.schedule.named_plan import (
     SILENT,
@@ -40,6 +40,7 @@ from longhand.schedule.named_plan import (
     op_word,
     provenance_of,
     purpose_of,
+    reads_moved,
     rotated_half,
     walk_of,
 )
@@ -152,7 +153,7 @@ class _FormulaWriter:
             return None
         if name in _OVER_AXES and _has_equal_shape(node, tensors[0]):
             return self.text(tensors[0])
-        main = [tensor for tensor in tensors if tensor is tensors[0] or not _is_vector(tensor)]
+        main = [tensor for tensor in tensors if tensor is tensors[0] or not is_vector(tensor)]
         texts = self._all(main, node.name)
         if texts is None:
             return None
@@ -172,7 +173,7 @@ class _FormulaWriter:
                 is_part = where.differentiates == origin.differentiates or _is_statistic(source)
                 if is_part and source.op == "call_function" and source not in self.known:
                     waiting.append(source)
-                elif not _is_vector(source):
+                elif not is_vector(source):
                     given[source] = None
         said = {source: self._step(source) or self.text(source) for source in given}
         texts = {source: text for source, text in said.items() if text is not None}
@@ -292,12 +293,6 @@ def _has_equal_shape(node: fx.Node, other: fx.Node) -> bool:
     return len(told) == 2 and told[0] == told[1]
 
 
-def _is_vector(node: fx.Node) -> bool:
-    """Whether a value is a vector that the module holds: a norm's weight."""
-    value = node.meta.get("val")
-    return node.op == "placeholder" and isinstance(value, torch.Tensor) and value.ndim <= 1
-
-
 _WIDEST = 102  # of a file's first line: the kernel's name and the title
 _TWO_LINES = 200
 _MOST_INSTEAD_OF_OPS = 5  # equations, where the user's operations fit
@@ -365,12 +360,13 @@ def _padded(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> str:
 
 def _computed(plan: KernelPlan, names: KernelNames, words: BufferNamer) -> str:
     """The results as formulas of values, else of the user's operations, else the operations in words."""
-    how = walk_of(plan, names)
-    of_values = value_formulas(plan, names, words)
+    how, of_values = walk_of(plan, names), value_formulas(plan, names, words)
     # The user's operations do not say in which order a kernel reads axes.
-    of_ops = [] if of_values and reads_moved(plan) else op_equations(plan, names, words)
-    exact = "; ".join(of_values)
-    coarse = "; ".join(map(str, of_ops))
+    is_lone = sum(isinstance(value, Store) for value in plan.body) == 1
+    is_moved = (of_values or is_lone) and reads_moved(plan, names)
+    is_said = is_moved and (of_values or equations_of(plan, names, words))
+    of_ops = [] if is_said else op_equations(plan, names, words)
+    exact, coarse = ("; ".join(map(str, some)) for some in (of_values, of_ops))
     is_coarser = coarse and exact and len(coarse) < _MUCH_SHORTER * len(exact)
     room = _WIDEST - len(names.kernel)
     for formula in (coarse, exact) if is_coarser else (exact, coarse):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the commands that import no torch show text, too
@@ -65,14 +65,13 @@ def _escape(character: str) -> str:
 def quote_lines(quotes: tuple[Quote, ...], width: int) -> list[str]:
     """``Attention.forward    q = self.W_q(x); k = self.W_k(x)``: as many statements on a line as fit.
 
-    ``again: `` stands before one that a backward pass computes once more, ``for backward.py: `` where a forward pass
-    only makes what its derivative reads.
+    ``again: `` stands before one that a backward pass computes once more, ``again, for `` where that is a part of it,
+    and ``for backward.py: `` where a forward pass only makes what its derivative reads.
     """
     lines: list[str] = []
     said, is_over = "", False
     for quote in quotes:
-        for_what = "again: " if quote.is_again else "for backward.py: " if quote.is_ahead else ""
-        head = f"{for_what}{python_comment(quote.qualname)}    "
+        head = f"{_for_what(quote)}{python_comment(quote.qualname)}    "
         text = python_comment(quote.shown)
         is_same = bool(lines) and head == said and not is_over
         if is_same and len(lines[-1]) + 2 + len(text) <= width:
@@ -82,6 +81,24 @@ def quote_lines(quotes: tuple[Quote, ...], width: int) -> list[str]:
             is_over = text.startswith("return ")  # the user's own statement
         said = head
     return _wrapped(lines, width)
+
+
+def most_telling(
+    quotes: Sequence[Quote], width: int, n_lines: int, in_backward: bool = False
+) -> tuple[Quote, ...]:
+    """All of some statements where that many lines hold them, else how each function ends, else that of the result."""
+    ends = {one.qualname: one for one in (reversed(quotes) if in_backward else quotes)}
+    of_functions = tuple(one for one in quotes if one in ends.values())
+    for some in (tuple(quotes), of_functions):
+        if len(some) < 2 or len(quote_lines(some, width)) <= n_lines:
+            return some
+    return tuple(quotes[:1] if in_backward else quotes[-1:])
+
+
+def _for_what(quote: Quote) -> str:
+    if quote.is_again:
+        return "again, for " if quote.is_part else "again: "
+    return "for backward.py: " if quote.is_ahead else ""
 
 
 def _wrapped(lines: list[str], width: int) -> list[str]:

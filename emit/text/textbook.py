@@ -9,6 +9,9 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
+import torch
+from torch import fx
+
 from longhand.capture.graph import Role
 from longhand.emit.text.expression import Text
 from longhand.lower.ir import (
@@ -312,6 +315,12 @@ def _is_in_table(condition: Value, body: Sequence[Value]) -> bool:
     return ops == [PointwiseOp.GE, PointwiseOp.LT] and len(indices) == 1
 
 
+def is_vector(node: fx.Node) -> bool:
+    """Whether a value is a vector that the module holds: a norm's weight."""
+    value = node.meta.get("val")
+    return node.op == "placeholder" and isinstance(value, torch.Tensor) and value.ndim <= 1
+
+
 def half_read(plan: KernelPlan, names: KernelNames, position: int) -> str:
     """Which half of a row a load reads for the other one: ``[half:]``; empty where it reads its own place.
 
@@ -341,9 +350,9 @@ def _loads_of_same(plan: KernelPlan, position: int) -> list[int]:
     return [at for at, one in enumerate(plan.body) if isinstance(one, Load) and one.buffer == buffer]
 
 
-def told_apart(plan: KernelPlan, names: KernelNames, position: int, plain: Text) -> Text:
-    """Of a tensor that is read at several places the word for what stands at this one."""
+def told_apart(plan: KernelPlan, names: KernelNames, position: int, plain: Text, order: str) -> Text:
+    """Of a tensor that is read at several places the word for what stands at this one, with the order of its axes."""
     places = {plan.addresses[place] for place in _loads_of_same(plan, position)}
     word = names.values.get(position)
     is_told = word not in (None, getattr(plan.body[position], "name", None))
-    return Text(str(word)) if is_told and len(places) > 1 else plain
+    return Text(f"{word}{order}") if is_told and len(places) > 1 else plain

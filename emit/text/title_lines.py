@@ -31,6 +31,7 @@ class Equation:
         is_result: Whether the kernel writes it; else it is on the way to one.
         sign: What stands between: ``+=`` where it is added to what is there.
         is_of_gradient: Whether a gradient decides it: else it is the forward pass's.
+        axes: ``[batch, row]`` behind the word, where the order of axes must be said.
     """
 
     word: str
@@ -38,10 +39,11 @@ class Equation:
     is_result: bool
     sign: str = "="
     is_of_gradient: bool = False
+    axes: str = ""
 
     def __str__(self) -> str:
         """As it is read."""
-        return f"{self.word} {self.sign} {self.text}"
+        return f"{self.word}{self.axes} {self.sign} {self.text}"
 
 
 def laid_out(equations: list[Equation], how: str, room: int | None = None, what: str = "") -> str:

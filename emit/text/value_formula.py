@@ -53,18 +53,19 @@ from longhand.schedule.named_plan import (
     BufferNamer,
     KernelNames,
     aten_name,
+    axes_said,
+    dims_read,
     op_word,
+    order_read,
     places_of,
 )
 from longhand.schedule.plan import (
-    Access,
     Factor,
     KernelPlan,
     ParameterRef,
     Product,
     ScalarRef,
     SizeOf,
-    order_among_results,
 )
 
 LONGEST_FORMULA = 88  # of a result's formula
@@ -106,12 +107,6 @@ def reduces(plan: KernelPlan) -> bool:
     return any(isinstance(value, Reduce) for value in plan.body)
 
 
-def reads_moved(plan: KernelPlan) -> bool:
-    """Whether a formula of values shows that axes come in another order than those of the results."""
-    read = (one for one in plan.pointers if one.access is Access.READ)
-    return not reduces(plan) and any(order_among_results(plan, one) != (one.dims or ()) for one in read)
-
-
 def _side_by_side(pieces: Sequence[str]) -> str:
     """What is stored into one tensor: as it is, or its parts in the order in which they are stored."""
     return pieces[0] if len(pieces) == 1 else f"cat({', '.join(pieces)})"
@@ -130,6 +125,7 @@ class Formula:
         self.gradients = gradients_in(plan, words)
         self.primed = find_primed(plan, words, self.gradients)
         self.functions = find_functions(plan, words)
+        self.axes = axes_said(plan, names)
         self.stored: dict[int, str] = {}
 
     def written(self) -> list[str]:
@@ -165,7 +161,9 @@ class Formula:
             self._is_made(word, _side_by_side(made[word]), of=value)
             if n_stores[value.buffer] == 1:
                 self.stored.setdefault(value.value, word)
-        return [*(f"{word} = {_side_by_side(pieces)}" for word, pieces in made.items()), *placed]
+        axes = {self.names.pointers[name]: said for name, said in self.axes.items()}
+        whole = (f"{word}{axes.get(word, '')} = {_side_by_side(pieces)}" for word, pieces in made.items())
+        return [*whole, *placed]
 
     def _where(self, store: Store) -> str | None:
         """`` where tokens != PADDING``: which values are added to data's places; None where a part is left as it is."""
@@ -315,9 +313,11 @@ class Formula:
     def _order(self, load: Load) -> str:
         """``.t()``, of what is read with its axes in another order than that of the results, element by element."""
         pointer = next(one for one in self.plan.pointers if one.name == load.buffer)
-        wanted = order_among_results(self.plan, pointer)
-        is_moved = pointer.dims and wanted != pointer.dims and not reduces(self.plan)
-        return axis_order_call(pointer.dims or (), wanted) if is_moved else ""
+        if load.buffer in self.axes:
+            return self.axes[load.buffer]
+        dims, wanted = dims_read(self.plan, pointer), order_read(self.plan, pointer)
+        is_moved = dims and wanted != dims and not reduces(self.plan)
+        return axis_order_call(dims, wanted) if is_moved else ""
 
     def _element(self, position: int, word: str) -> str:
         """What is read of a tensor: of one that is read at several places the word for what stands there."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 
+from torch import fx
+
 from longhand.emit.text.python_code import (
     Code,
     GroupedCode,
@@ -22,7 +24,7 @@ from longhand.emit.text.python_code import (
 from longhand.emit.text.sizes import SizeWriter
 from longhand.emit.text.told_sizes import is_folded, is_path
 from longhand.lower.ir import Buffer, Size
-from longhand.schedule.named_plan import ModelStep, is_plain_variable
+from longhand.schedule.named_plan import ModelStep, aten_name, is_plain_variable
 from longhand.schedule.plan import (
     Access,
     Allocate,
@@ -178,8 +180,46 @@ def steps_walked(
             told.append(text)
             continue
         by = _stride if parameter.axis is not None else _begin
-        told.append(by(value, plan.buffers[name], variables[name]) or text)
+        found = by(value, plan.buffers[name], variables[name])
+        if found is None and parameter.axis is None:
+            found = _selected(plan, value, plan.buffers[name], variables[name])
+        told.append(found or text)
     return told
+
+
+def _selected(plan: UnitPlan, value: Size, buffer: Buffer, variable: str) -> Code | None:
+    """``2 * freq.stride(0)``: the begin of what the user selects of a tensor along its first dimension.
+
+    Without that it would only be as many elements by chance.
+    """
+    node = next((one for one in plan.program.graph.graph.nodes if one.name == buffer.name), None)
+    first = buffer.stride[0] if buffer.shape and buffer.layout_is_known else 0
+    if (
+        node is None
+        or not isinstance(value, int)
+        or not isinstance(first, int)
+        or first <= 1
+        or value % first
+    ):
+        return None
+    seen, places = [node], set[object]()
+    for one in seen:  # grows
+        for user in one.users:
+            if aten_name(user) == "select" and user.args[1] == 0:
+                places.add(user.args[2])
+            elif aten_name(user) in _PARTS and user.args[0] is one and _keeps_first(user):
+                seen.append(user)
+    times = value // first
+    return _along(variable, FewStrides(times, 0)) if times in places and times < buffer.shape[0] else None
+
+
+_PARTS = frozenset({"split_with_sizes", "split", "getitem", "slice", "alias"})
+
+
+def _keeps_first(node: fx.Node) -> bool:
+    """Whether a part is taken along another dimension than the first."""
+    place = {"split_with_sizes": 2, "split": 2, "slice": 1}.get(aten_name(node))
+    return place is None or (*node.args[place : place + 1], 0)[0] not in (0, None)
 
 
 def _stride(value: Size, buffer: Buffer, variable: str) -> Code | None:

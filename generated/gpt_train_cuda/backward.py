@@ -1,8 +1,8 @@
 """The backward pass of LanguageModel: what autograd calls, and the gradients as kernels.
 
-Quoted is the statement that a paragraph differentiates; what comes after "again:" is computed once more
-because that is cheaper than to keep it. Gradients have the word of what they belong to: d_x is the
-gradient of x.
+Quoted is the statement that a paragraph differentiates; it may compute a part of that once more. What
+comes after "again" is computed once more, too, because that is cheaper than to keep it. Gradients have
+the word of what they belong to: d_x is the gradient of x.
 """
 
 from dataclasses import dataclass

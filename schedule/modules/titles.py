@@ -24,10 +24,12 @@ class CalledModule:
     Attributes:
         path: The way to it from the function's own module, as that is told.
         name: Its class.
+        is_again: Whether a backward pass but computes once more what it does.
     """
 
     path: tuple[str, ...]
     name: str
+    is_again: bool = False
 
 
 def is_called_by_holder(where: Provenance) -> bool:
@@ -48,11 +50,16 @@ def told_module(where: Provenance) -> str:
 
 
 def told_apart(
-    stated: Sequence[Provenance], home: Home | None
+    stated: Sequence[Provenance], home: Home | None, in_backward: bool = False
 ) -> tuple[Sequence[Provenance], tuple[CalledModule, ...]]:
     """Those statements that say themselves what is done, and the modules below the function's own that others call.
 
     Of a statement that does more than call the module, ``out + self.shortcut(x)``, no module is told.
+
+    Args:
+        stated: Where operations came from.
+        home: The function's module.
+        in_backward: Whether what is not differentiated there is computed again.
     """
     if home is None:
         return stated, ()
@@ -61,20 +68,30 @@ def told_apart(
     unnamed = [
         one for one in stated if is_called_by_holder(one) and (one.qualname, one.statement) not in said
     ]
-    found = (CalledModule(tuple(home.told(home.below(one.module))), one.module_class) for one in unnamed)
+    derived = {one.module for one in unnamed if one.is_of_gradient or not in_backward}
+    found = (
+        CalledModule(tuple(home.told(home.below(one.module))), one.module_class, one.module not in derived)
+        for one in unnamed
+    )
     return told, tuple(dict.fromkeys(one for one in found if one.path))
 
 
 def title_of(modules: Sequence[CalledModule]) -> str:
-    """``features[4] to features[6]: Conv2d, BatchNorm2d, ReLU``; ``stem.conv, stem.norm: Conv2d, LayerNorm``."""
-    by_holder: dict[tuple[str, ...], list[CalledModule]] = {}
+    """``features[4] to features[6]: Conv2d, BatchNorm2d, ReLU``; ``stem.conv, stem.norm: Conv2d, LayerNorm``.
+
+    ``again: `` stands before those of which nothing is differentiated.
+    """
+    differentiated = {one.path for one in modules if not one.is_again}
+    by_holder: dict[tuple[bool, tuple[str, ...]], list[CalledModule]] = {}
     for one in modules:
-        by_holder.setdefault(one.path[:-1], []).append(one)
+        if not one.is_again or one.path not in differentiated:
+            by_holder.setdefault((one.is_again, one.path[:-1]), []).append(one)
     found = []
-    for members in by_holder.values():
+    for (is_again, _), members in by_holder.items():
         ordered = sorted(members, key=_place)
         where, what = _paths(ordered), ", ".join(one.name for one in ordered)
-        found.append(f"{where}: {what}" if len(where) + len(what) <= _LONGEST else where)
+        said = f"{where}: {what}" if len(where) + len(what) <= _LONGEST else where
+        found.append(f"again: {said}" if is_again else said)
     text = "; ".join(found)
     return text if len(text) <= _LONGEST or len(found) == 1 else found[0]
 

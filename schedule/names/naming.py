@@ -25,6 +25,7 @@ from longhand.schedule.names.meanings.number_parameters import (
     int_words,
     scalar_words,
 )
+from longhand.schedule.names.meanings.pairs import with_pairs, words_of_pairs
 from longhand.schedule.names.meanings.parts import part_names
 from longhand.schedule.names.number_names import constant_names
 from longhand.schedule.names.shared.callers import Caller, Callers, SharedNames
@@ -274,6 +275,7 @@ def _not_called(kernel: KernelPlan) -> set[str]:
 
 
 def _name_kernel_words(kernel: KernelPlan, callers: Callers, name: str, prints_blocks: bool) -> KernelNames:
+    kernel = with_pairs(kernel, callers)
     free = _not_called(kernel) | (_ONLY_OF_LOOPS if prints_blocks else set())
     scope = KernelScope(RESERVED_IN_KERNEL - free)
     scope.take(name)
@@ -283,7 +285,7 @@ def _name_kernel_words(kernel: KernelPlan, callers: Callers, name: str, prints_b
     pointers = name_pointers(kernel, callers, scope)
     lists = name_lists(kernel, pointers, scope)
     axes = name_axes(kernel, scope, dimensions_of(kernel, callers))
-    parts = part_names(kernel, callers)
+    parts = words_of_pairs(kernel, callers, pointers) | part_names(kernel, callers)
     ints = {
         parameter.name: scope.pick(int_words(kernel, parameter.name, pointers, axes, parts))
         for parameter in kernel.ints

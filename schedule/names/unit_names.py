@@ -87,13 +87,15 @@ class Quote:
         qualname: The function that it stands in.
         statement: It.
         is_again: Whether a backward pass computes it once more, and differentiates nothing of it there.
+        is_part: Whether that is but a part of it, which its derivative reads: an operand, with its factor.
         is_ahead: Whether a forward pass computes what only its derivative reads, and nothing of it there.
     """
 
     qualname: str
     statement: str
-    is_again: bool = dataclasses.field(default=False, compare=False)
+    is_again: bool = False
     is_ahead: bool = False
+    is_part: bool = False
 
     @property
     def shown(self) -> str:

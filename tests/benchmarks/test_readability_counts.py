@@ -34,6 +34,11 @@ class Model:
         return x
 """
 LOADS = "y = tl.load(x_ptr)"
+MOVED = """(
+    x_ptr,  # fp16 (n, m)
+    y_ptr,  # fp16 (m, n)
+    )
+    tl.store(y_ptr, tl.load(x_ptr))"""
 
 
 def unit(name="softmax", title="y = softmax(x)", body=LOADS, line="pass"):
@@ -62,6 +67,10 @@ CASES = {
     "without input": (unit(body="y = tl.arange(0, 4)"), 1),
     "without input in C++": (of_cpp("float *__restrict__ y, long n"), 1),
     "without input, not where one is read": (of_cpp("const float *__restrict__ x, float *__restrict__ y"), 0),
+    "unsaid orders": (unit(body=MOVED), 1),
+    "unsaid orders, not where the formula says it": (unit(title="y = softmax(x.t())", body=MOVED), 0),
+    "unsaid orders, not of axes that are the same": (unit(body=MOVED.replace("(n, m)", "(m, n)")), 0),
+    "unsaid orders in C++": (of_cpp("\n  const float *x,  // (n, m)\n  float *y,  // (m, n)\n"), 1),
     "folded floats": (unit(body="y = tl.load(x_ptr) * 0.1767766952966369"), 1),
     "folded floats of a size": (of_cpp("const float *x", "y = sum / 96.0f;"), 1),
     "folded floats, not the user's": (unit(body="y = tl.load(x_ptr) * 0.1234567"), 0),

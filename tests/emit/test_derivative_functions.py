@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import longhand
+from longhand.emit.layers.derivative_words import what_passes
 from tests.same_gradients import assert_gradients_as_exact
 
 _DIM = 16
@@ -164,3 +165,9 @@ def test_no_function_is_long_where_modules_allow(tmp_path: Path) -> None:
     lines = text.splitlines()
     bodies = (lines[one.lineno - 1 : one.end_lineno] for one in _functions(text).values())
     assert max(sum(not line.lstrip().startswith("#") for line in body) for body in bodies) <= 73
+
+
+def test_of_two_gradients_by_one_word_it_is_said_which_is_which() -> None:
+    said = what_passes(["d_x"], ["d_x"], ["weight"], "its")
+    assert said == "from d_x of its result to d_x of its input and the gradient of weight"
+    assert what_passes(["d_out"], ["d_x"], [], "its") == "from d_out to d_x"

@@ -46,7 +46,7 @@ def test_of_many_statements_the_one_of_the_result_is_quoted() -> None:
     ]
     assert chosen(ends, in_backward=False) == (ends[1], NORM)  # what each function ends with
     again = dataclasses.replace(NORM, is_again=True)
-    assert chosen([again, SCALE], in_backward=True) == (SCALE,)
+    assert chosen([again, SCALE], in_backward=True) == (SCALE, again)
     assert chosen([again], in_backward=True) == (again,)
 
 
@@ -137,4 +137,44 @@ def test_what_a_backward_pass_computes_again_is_said_to_be() -> None:
     )
     assert quote_lines((again,), 90) == ["again: Layer.forward    y = norm(x)"]
     assert quote_lines((first,), 90) == quote_lines((mixed,), 90) == ["Layer.forward    y = norm(x)"]
-    assert again == first  # quoted once, all the same
+    assert again != first  # which is quoted beside it
+    (part,) = quotes_of([forward], True, parts={("Layer.forward", "y = norm(x)")})
+    assert quote_lines((part,), 90) == ["again, for Layer.forward    y = norm(x)"]
+
+
+def test_that_something_is_computed_again_is_said_each_time() -> None:
+    again = dataclasses.replace(NORM, is_again=True)
+    paragraphs = [
+        Paragraph((NORM,), ["a"]),
+        Paragraph((again,), ["b"]),
+        Paragraph((NORM,), ["c"]),
+        Paragraph((again,), ["d"], "attn"),
+        Paragraph((LINEAR,), ["e"]),
+        Paragraph((again,), ["again e"]),
+        Paragraph((NORM, again), ["f"]),
+    ]
+    said = said_once(paragraphs, in_backward=True)
+    assert [(one.quotes, one.heading, one.lines) for one in said] == [
+        ((NORM,), "", ["a"]),
+        ((again,), "", ["b"]),
+        ((), "", ["c"]),  # the derivative goes on, apart
+        ((again,), "attn", ["d"]),
+        ((LINEAR,), "", ["e"]),
+        ((), "again", ["again e"]),
+        ((NORM, again), "", ["f"]),
+    ]
+
+
+def test_a_module_that_is_called_again_is_told_so() -> None:
+    unfold, linear = (
+        CalledModule(("body", "0"), "Unfold", is_again=True),
+        CalledModule(("body", "1"), "Linear"),
+    )
+    line = PythonLine("kernels.gather(img, out)", LineKind.LAUNCH)
+    paragraphs = [
+        Paragraph((), ["d_bias"], modules=(linear,)),
+        Paragraph((), [line], modules=(unfold,)),
+        Paragraph((), ["d_weight"], modules=(linear,), is_evident=True, is_product=True),
+    ]
+    said = said_once(paragraphs, in_backward=True)
+    assert [one.heading for one in said] == ["body[1]: Linear", "again: body[0]: Unfold", ""]

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import longhand
+from benchmarks.readability.units import text_of
 from longhand.capture.graph import Role
 from longhand.lower.ir import Pointwise, PointwiseOp
 from longhand.schedule.names.meanings.kernel_formulas import name_of_more_than_copy
@@ -177,3 +178,44 @@ def test_what_is_on_the_way_to_a_gradient_is_said(tmp_path: Path) -> None:
     longhand.generate(Picked().train(), given, out=tmp_path / "unit", train=True, run=False)
     kernels = {path.stem for path in (tmp_path / "unit" / "kernels").glob("*.cpp")}
     assert {"d_softmax", "d_softmax_product_and_sums"} <= kernels, kernels
+
+
+class Patches(nn.Module):
+    """Rows and columns of windows are counted, and nothing is added to what is taken from there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unfold = nn.Unfold(kernel_size=4, stride=2)
+        self.proj = nn.Linear(48, 8)
+
+    def forward(self, img: torch.Tensor) -> torch.Tensor:
+        return self.proj(self.unfold(img).transpose(1, 2))
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_counting_places_is_no_addition(device: str) -> None:
+    files = text_of((Patches().eval(), (torch.randn(2, 3, 16, 16),), {}), device, train=False)
+    kernels = [path for path in files if path.startswith("kernels/")]
+    assert any("gather" in path for path in kernels), kernels
+    assert not any("add" in path for path in kernels), kernels
+
+
+class OfFirstRow(nn.Module):
+    """The norm of one row in each image: its gradient is put among zeros by a kernel that is given all sums."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.proj = nn.Linear(96, 96)
+        self.head = nn.Sequential(nn.LayerNorm(96), nn.Linear(96, 10))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.proj(x) + x
+        return self.head(x[:, 0])
+
+
+def test_the_steps_of_a_norms_derivative_are_called_so() -> None:
+    args = (torch.randn(2, 65, 96, requires_grad=True),)
+    files = text_of((OfFirstRow(), args, {}), "cuda", train=True)
+    kernels = {path for path in files if path.startswith("kernels/") and "d_layer_norm" in path}
+    assert kernels >= {"kernels/d_layer_norm_first_step.py", "kernels/d_layer_norm_last_step.py"}, kernels
+    assert "kernels/d_layer_norm.py" not in kernels, kernels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -59,7 +60,8 @@ def test_a_factor_of_ones_is_not_quoted(device: str) -> None:
 def test_a_view_of_what_a_library_makes_is_not_quoted_beside_what_is_done(device: str) -> None:
     files = text_of((Heads(), (torch.randn(2, 7, 32),), {}), device, train=True)
     heads = [text[:900] for path, text in files.items() if path.startswith("kernels/")]
-    quoting = [one for one in heads if "d_key_states = " in one and "rstd = torch.rsqrt" in one]
+    made = re.compile(r"d_key_states(\[.*\])? = ")
+    quoting = [one for one in heads if made.search(one) and "rstd = torch.rsqrt" in one]
     assert quoting and not any("self.k_proj" in one for one in quoting), quoting
 
 
@@ -103,3 +105,48 @@ class Loss(nn.Module):
 def test_a_forward_pass_computes_nothing_again(device: str) -> None:
     args = torch.randn(6, 32), torch.randint(50, (6,))
     assert "again: " not in text_of((Loss(), args, {}), device, train=True)["model.py"]
+
+
+class Attended(nn.Module):
+    """Its derivative needs the operands of both products again, each laid out otherwise than what is kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.proj = nn.Linear(32, 96)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = (part.view(2, 7, 4, 8).transpose(1, 2) for part in self.proj(x).chunk(3, dim=-1))
+        scores = torch.einsum("bhid,bhjd->bhij", q, k) * 0.5
+        return torch.einsum("bhij,bhjd->bhid", torch.sin(scores), v)
+
+
+def test_of_operands_that_are_made_again_it_is_said_each_time() -> None:
+    backward = text_of((Attended(), (torch.randn(2, 7, 32),), {}), "cuda", train=True)["backward.py"]
+    body = backward[backward.index("\ndef ") :]
+    paragraphs = [one for one in body.split("\n\n") if " = saved.proj_out." in one and "kernels." in one]
+    assert len(paragraphs) == 3, body
+    for one in paragraphs:
+        assert one.lstrip().startswith("# again"), one
+        assert "again: Attended.forward    scores" not in one, one  # they are not computed again
+    assert "# again, for Attended.forward    scores = " in body, body
+
+
+class MaskedAttention(nn.Module):
+    """The mask is kept; the bias that attention makes of it is longhand's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.proj = nn.Linear(32, 32)
+
+    def forward(self, x: torch.Tensor, near: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        far = torch.ones_like(near).scatter(-1, places, False)
+        mask = near & ~far
+        q = self.proj(x).view(2, 7, 4, 8).transpose(1, 2)
+        return nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=mask)
+
+
+def test_a_mask_that_was_kept_is_not_computed_again() -> None:
+    args = torch.randn(2, 7, 32), torch.rand(2, 1, 7, 7) > 0.5, torch.randint(7, (2, 1, 7, 3))
+    backward = text_of((MaskedAttention(), args, {}), "cuda", train=True)["backward.py"]
+    assert "saved.mask," in backward and "_bias" in backward, backward  # made again, of what was kept
+    assert "again: MaskedAttention.forward    mask" not in backward, backward

@@ -168,7 +168,7 @@ def test_halves_of_pairs_are_walked_together_backwards(tmp_path: Path) -> None:
     unit = tmp_path / "unit"
     longhand.generate(Interleaved(), ARGUMENTS, out=unit, device="cpu", train=True)
     texts = [path.read_text() for path in (unit / "kernels").glob("*.cpp")]
-    (text,) = [text for text in texts if "half_rows" in text]  # beside the half of the pairs
+    (text,) = [text for text in texts if "odd_offset" in text and "half" in text]  # beside the pairs
     body = text.partition("extern")[2]
     assert body.count("?") == 1 and "both" not in body
     assert len(re.findall(r"\bsin_row\[|\bcos_row\[", body)) == 2

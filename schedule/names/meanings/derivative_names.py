@@ -65,6 +65,15 @@ def of_derivatives(plan: KernelPlan, caller: Caller, stored: Sequence[str]) -> s
         named.insert(0, "add")
     elif named == ["softmax"] and any(map(_is_scaled, nodes)):
         named = ["scale_softmax"]
+    if named == [derived[0].of] and _ends_norm(plan, named[0]):
+        return f"d_{named[0]}_last_step"
+    if (
+        named == [derived[0].of]
+        and is_norm(named[0])
+        and kept
+        and not any(origins[n].gradient_of for n in kept)
+    ):
+        return f"d_{named[0]}_first_step"  # another kernel does the last one
     again = _computed_again(caller, made)
     if again == derived[0].of and not is_activation(again) and not is_norm(again):
         return f"{again}_and_gradient"  # the forward pass makes both: of a loss
@@ -73,6 +82,15 @@ def of_derivatives(plan: KernelPlan, caller: Caller, stored: Sequence[str]) -> s
     if kept and is_on_the_way and not any(origins[node].role for node in kept) and len(kept) == len(stored):
         return f"d_{derived[0].of}_{'_and_'.join(made_words)}"  # a ``product``
     return f"d_{again}" if is_activation(again) and len(derived) == 1 else f"d_{'_'.join(named)}"
+
+
+def _ends_norm(plan: KernelPlan, word: str) -> bool:
+    """Whether a kernel does the last step of a norm's derivative: it is given all that is summed over a row.
+
+    Over a batch a derivative has that step in a kernel of its own: nobody looks for the sums there.
+    """
+    is_summed = any(isinstance(value, Reduce) for value in plan.body)
+    return is_norm(word) and word != "batch_norm" and not is_summed
 
 
 def is_mask(node: fx.Node) -> bool:

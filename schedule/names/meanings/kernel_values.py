@@ -24,6 +24,7 @@ from longhand.lower.ir import (
 )
 from longhand.schedule.names.meanings.body_values import is_rotated, words_in_formula
 from longhand.schedule.names.meanings.nameless import Nameless
+from longhand.schedule.names.meanings.pairs import EVEN, IS_EVEN, ODD
 from longhand.schedule.names.operation_names import has_weight, is_norm, op_word, provenance_of
 from longhand.schedule.names.words import ordinals
 
@@ -191,9 +192,11 @@ def half_of_rotation(one: Nameless) -> Iterator[str]:
     for value in body:
         if not isinstance(value, Pointwise) or not is_rotated(value, one.plan):
             continue
-        if getattr(body[value.args[0]], "name", None) is Role.IN_FIRST_HALF:
-            halves = {_without_sign(value.args[1], body): Role.SECOND_HALF}
-            halves[_without_sign(value.args[2], body)] = Role.FIRST_HALF
+        condition = getattr(body[value.args[0]], "name", None)
+        if condition in (Role.IN_FIRST_HALF, IS_EVEN):
+            words = (ODD, EVEN) if condition == IS_EVEN else (Role.SECOND_HALF, Role.FIRST_HALF)
+            halves = {_without_sign(value.args[1], body): words[0]}
+            halves[_without_sign(value.args[2], body)] = words[1]
             yield from [halves[one.position]] if one.position in halves else []
 
 

@@ -10,13 +10,14 @@ import functools
 from collections.abc import Mapping
 from typing import Protocol
 
+import torch
 from torch import fx
 
 from longhand.capture.graph import GradientPart, Provenance
 from longhand.lower.ir import Buffer
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.dimensions.dimension_names import DimNamer
-from longhand.schedule.names.operation_names import ATTENTION, op_word
+from longhand.schedule.names.operation_names import ATTENTION, aten_name, op_word
 from longhand.schedule.names.result_names import STATISTIC_WORDS
 from longhand.schedule.names.words import GradientWord, undifferentiated, without_counter
 from longhand.schedule.plan import Launch
@@ -56,7 +57,8 @@ class Caller:
         """What the call computes, in order."""
         nodes = [self.words.nodes[name] for name in self.launch.origins if name in self.words.nodes]
         own = [one for one in nodes if one.name not in self.by_library or op_word(one).word != ATTENTION]
-        return own or nodes
+        own = own or nodes
+        return [one for one in own if not counts_places(one)] or own
 
     def path_of(self, place: int) -> str:
         """The path of a weight that it passes, or of what it passes the gradient of; of another value its module's."""
@@ -80,6 +82,40 @@ class Caller:
         """The modules that it is part of, without their places in lists, and their classes."""
         parts = (part for one in self.sources for part in one.module.split(".") if not part.isdigit())
         return frozenset(parts) | {one.module_class for one in self.sources}
+
+
+_TAKES = frozenset({"index", "gather", "index_select", "embedding"})  # elements, from places that are given
+
+
+def counts_places(node: fx.Node) -> bool:
+    """Whether a node only counts from where elements are taken, ``start + arange(n)``: nobody's sum, nor product."""
+    return _is_counted(node) and bool(_readers(node)) and all(map(_takes_from, _readers(node)))
+
+
+def _is_counted(node: object) -> bool:
+    """Whether a value is a whole number made of positions alone."""
+    if not isinstance(node, fx.Node):
+        return True
+    value = node.meta.get("val")
+    is_whole = isinstance(value, torch.Tensor) and not value.dtype.is_floating_point
+    if node.op != "call_function" or not is_whole or value.dtype is torch.bool:  # type: ignore[union-attr]
+        return False
+    return aten_name(node) == "arange" or (
+        bool(node.all_input_nodes) and all(map(_is_counted, node.all_input_nodes))
+    )
+
+
+def _readers(node: fx.Node) -> list[tuple[fx.Node, fx.Node]]:
+    """What reads a value that is no counting itself, or a view of one, each with what it is given of that."""
+    found: list[tuple[fx.Node, fx.Node]] = []
+    for user in node.users:
+        found += _readers(user) if _is_counted(user) else [(user, node)]
+    return found
+
+
+def _takes_from(reader: tuple[fx.Node, fx.Node]) -> bool:
+    user, given = reader
+    return aten_name(user) in _TAKES and user.args[0] is not given
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

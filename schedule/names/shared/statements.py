@@ -11,7 +11,6 @@ import ast
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
 
 import torch
 from torch import fx
@@ -21,6 +20,7 @@ from longhand.lower.ir import Extern
 from longhand.schedule.names.buffer_names import BufferNamer
 from longhand.schedule.names.call_frames import own_origins
 from longhand.schedule.names.operation_names import SILENT, aten_name, provenance_of
+from longhand.schedule.names.words import without_counter
 from longhand.schedule.plan import Launch, PlanStep, UnitPlan, flat_steps
 
 Statement = tuple[str, str]  # the function's qualified name, and what stands there
@@ -48,7 +48,7 @@ def made_before(plan: UnitPlan) -> dict[Origins, frozenset[str]]:
 
 
 def stated_by(
-    step: Launch | Extern, words: BufferNamer, again: Mapping[Origins, frozenset[str]] = MappingProxyType({})
+    step: Launch | Extern, words: BufferNamer, again: Mapping[Origins, frozenset[str]] | None = None
 ) -> list[Provenance]:
     """Where a call's operations came from: those of which the user's statement is known, and says what it does.
 
@@ -58,16 +58,20 @@ def stated_by(
         step: The call.
         words: The captured graph's.
         again: Of a backward pass: `made_before`, which is not told if anything else is.
+
+    What longhand added for speed, and remarks on, is in a backward pass none of the statement's at which it stands.
     """
     origins = step.origins if isinstance(step, Launch) else (step.origin,)
     stated = stated_origins(origins, words.nodes)
     nodes = sorted(words.nodes[name] for name in stated if name in words.nodes)
     loud = [node.name for node in nodes if not _is_silent(node)]
     names = loud or [*(name for name in stated if name not in words.nodes), *(node.name for node in nodes)]
-    without = again.get(tuple(origins), frozenset())
+    without = (again or {}).get(tuple(origins), frozenset())
     names = [name for name in names if name not in without] or names
     names = _joins_first(names, words)
     known = [where for where in map(words.provenance, names) if where.statement]
+    if again is not None and isinstance(step, Launch):
+        known = [where for where in known if where.is_of_gradient or not where.remark]
     places: dict[Statement, int] = {}
     for place, where in enumerate(known):
         said = where.qualname, where.statement
@@ -198,3 +202,40 @@ def statements_of_some(
 def _statements(step: PlanStep, words: BufferNamer) -> Iterator[Statement]:
     if isinstance(step, Launch | Extern):
         yield from ((where.qualname, where.statement) for where in stated_by(step, words))
+
+
+def partly_again(step: Launch | Extern, words: BufferNamer) -> frozenset[Statement]:
+    """The statements of which a step of a backward pass computes but a part again: ``q * scale`` of an attention.
+
+    So it is where the pass differentiates an operation of the statement that the step does not do, which does not make
+    the statement's value either.
+    """
+    origins = step.origins if isinstance(step, Launch) else (step.origin,)
+    done: dict[tuple[str, Statement], set[str]] = {}
+    made: set[tuple[str, Statement]] = set()
+    for name in origins:
+        node = words.nodes.get(name)
+        if node is None or provenance_of(node).is_of_gradient:
+            continue
+        where = provenance_of(node).module, _statement(node)
+        done.setdefault(where, set()).update(() if _is_silent(node) else {without_counter(node.name)})
+        if provenance_of(node).local and not _is_silent(node):
+            made.add(where)
+    if not done:
+        return frozenset()
+    derived = _differentiated(next(iter(words.nodes.values())).graph)
+    parts = {where for where, ops in done.items() if derived.get(where, frozenset()) - ops}
+    return frozenset(statement for _, statement in parts - made)
+
+
+@functools.lru_cache(maxsize=2)
+def _differentiated(graph: fx.Graph) -> Mapping[tuple[str, Statement], frozenset[str]]:
+    """By module and statement: the operations of which a backward pass has the derivatives; not those of views."""
+    found: dict[tuple[str, Statement], set[str]] = {}
+    for node in graph.nodes:
+        where = provenance_of(node)
+        if where.differentiates and not _is_silent(node) and not _hands_on(node):
+            op = without_counter(where.differentiates)
+            if op not in SILENT:
+                found.setdefault((where.module, _statement(node)), set()).add(op)
+    return {where: frozenset(ops) for where, ops in found.items()}
