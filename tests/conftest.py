@@ -69,6 +69,14 @@ def unit_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def attention_stays_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products and a softmax stay, as where somebody reads the weights: for tests of their words and kernels."""
+    import longhand.capture.frontends.finalize as finalize
+
+    monkeypatch.setattr(finalize, "call_attention", lambda *_: None)
+
+
+@pytest.fixture
 def update_golden(request: pytest.FixtureRequest) -> bool:
     """Whether golden files are to be written."""
     return bool(request.config.getoption("--update-golden"))

@@ -79,6 +79,7 @@ class Attention(nn.Module):
         return attn @ k
 
 
+@pytest.mark.usefixtures("attention_stays_written")
 def test_a_product_that_a_softmax_weighs_is_scores(emit: Any) -> None:
     files = emit(Attention(), (torch.randn(2, 8, 16), torch.randn(2, 8, 16)), device=Device.CUDA)
     assert re.search(r"^ +scores = torch.", str(files["model.py"]), re.M), files["model.py"]

@@ -303,11 +303,13 @@ def test_the_lines_of_an_image_are_no_heads() -> None:
     assert not any("heads" in path for path in files), sorted(files)
 
 
+@pytest.mark.usefixtures("attention_stays_written")
 def test_attention_that_is_written_out_has_the_fields_words() -> None:
     files = unit(Attention(), torch.randn(2, 9, 32))
     assert "causal" in kernel(files, "causal_softmax") and kernel(files, "merge_heads")
 
 
+@pytest.mark.usefixtures("attention_stays_written")
 def test_differences_in_backward_passes_are_no_differences() -> None:
     files = unit(Attention(), torch.randn(2, 9, 32, requires_grad=True), train=True)
     text = "\n".join(str(text) for path, text in files.items() if path.startswith("kernels/"))

@@ -339,6 +339,7 @@ class FiveTimes(nn.Module):
         return x
 
 
+@pytest.mark.usefixtures("attention_stays_written")
 def test_parts_with_one_text_are_one_function(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What nobody saw to be alike, because it stands in other functions, is seen when it is written."""
     monkeypatch.setattr(ModuleCalls, "candidates", lambda self, taken: [])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
@@ -70,6 +71,7 @@ class Attention(nn.Module):
         return self.out(attended)
 
 
+@pytest.mark.usefixtures("attention_stays_written")
 def test_what_both_passes_call_has_words_of_both(tmp_path: Any) -> None:
     folder = tmp_path / "unit"
     longhand.generate(Attention(), (torch.randn(2, 5, 32),), out=folder, device="cpu", train=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import fx, nn
 
@@ -153,6 +154,7 @@ class Alibi(nn.Module):
         return torch.bmm(torch.softmax(scores + mask, dim=-1), v)
 
 
+@pytest.mark.usefixtures("attention_stays_written")
 def test_scores_that_begin_at_a_bias() -> None:
     """What is added has the product's words; strides of parts are so many heads; the least float has a name."""
     files = text_of((Alibi().eval(), (torch.randn(2, 19, 48),), {}), "cpu", train=False)
