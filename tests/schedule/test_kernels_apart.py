@@ -164,6 +164,7 @@ def test_a_derivative_that_is_one_operation_is_told_without_its_sign() -> None:
     assert undifferentiated(_work(node)) == "avg_pool2d"
 
 
+@pytest.mark.usefixtures("attention_stays_written")
 def test_a_sum_is_the_derivative_of_the_function_that_repeats() -> None:
     """They were column_sum and column_sum_rows."""
     names = kernels(Grouped(), torch.randn(2, 8, 32), train=True)
