@@ -133,9 +133,11 @@ def as_wanted(views: Views, node: fx.Node, wanted_of: WantedOf) -> fx.Node | Non
     wanted = wanted_of(axes, groups)
     if wanted is None:
         return None
-    for candidate, found in zip(chain, reversed(every), strict=True):
-        if found is not None and (made := _alike(views, candidate, axes, found, wanted)) is not None:
-            return made
+    known = [(one, found) for one, found in zip(chain, reversed(every), strict=True) if found is not None]
+    for alike in (_alike_in_order, _alike):
+        for candidate, found in known:
+            if (made := alike(views, candidate, axes, found, wanted)) is not None:
+                return made
     return as_wanted_at(views, node, axes, groups, lambda *_: wanted)
 
 
@@ -161,15 +163,22 @@ def as_wanted_at(
     return views.reshaped(turned, _sizes(axes, wanted))
 
 
+def _alike_in_order(
+    views: Views, node: fx.Node, axes: ViewAxes, groups: Groups, wanted: Sequence[Group | None]
+) -> fx.Node | None:
+    """The node itself where it has the dimensions that are wanted, but for some of size 1."""
+    own = [axes.resolved(group) for group in groups]
+    others = [axes.resolved(group or ()) for group in wanted]
+    is_alike = [group for group in own if group] == [group for group in others if group]
+    return views.reshaped(node, _sizes(axes, wanted)) if is_alike else None
+
+
 def _alike(
     views: Views, node: fx.Node, axes: ViewAxes, groups: Groups, wanted: Sequence[Group | None]
 ) -> fx.Node | None:
-    """The node itself where it has the dimensions that are wanted, maybe in another order."""
+    """The node with its dimensions in another order, where it has those that are wanted."""
     own = [axes.resolved(group) for group in groups]
     others = [axes.resolved(group or ()) for group in wanted]
-    shape = _sizes(axes, wanted)
-    if [group for group in own if group] == [group for group in others if group]:
-        return views.reshaped(node, shape)
     if len(own) != len(others):
         return None
     left = list(range(len(own)))

@@ -118,7 +118,9 @@ def test_each_says_whose_derivative_it_is_and_what_goes_in_and_out(tmp_path: Pat
     for name, (of, weights) in whose.items():
         function = _functions(text)[name]
         said = " ".join((ast.get_docstring(function) or "").split())
-        assert re.fullmatch(rf"{re.escape(of)}[:.] [Ff]rom d_\w+ to .* and {weights}\.( Overwrites d_\w+\.)?", said)
+        assert re.fullmatch(
+            rf"{re.escape(of)}[:.] [Ff]rom d_\w+ to .* and {weights}\.( Overwrites d_\w+\.)?", said
+        )
         returned = function.body[-1]
         assert isinstance(returned, ast.Return) and isinstance(returned.value, ast.Tuple)
         words = [one.id for one in returned.value.elts if isinstance(one, ast.Name)]

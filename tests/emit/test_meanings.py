@@ -71,12 +71,12 @@ def test_a_step_that_is_run_again_is_the_second_of_its_name(emit: Any, device: D
 
 
 class Attention(nn.Module):
-    """Scores that have no variable, then a quotient."""
+    """Scores that have no variable, then a quotient, which the caller gets, too."""
 
-    def forward(self, x: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, key: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         q, k = x.sin(), key.cos()
         attn = ((q @ k.transpose(-2, -1)) * 0.25).softmax(dim=-1)
-        return attn @ k
+        return attn @ k, attn
 
 
 def test_a_product_that_a_softmax_weighs_is_scores(emit: Any) -> None:

@@ -267,8 +267,9 @@ class Attention(nn.Module):
         q = self.query(self.norm(x)).view(batch, seq, n_heads, head_dim).transpose(1, 2)
         mask = torch.ones(seq, seq).tril().bool()
         scores = (q @ q.transpose(2, 3)) / 3.0 + torch.where(mask, 0.0, -1e9)
-        merged = (scores.softmax(-1) @ q).transpose(1, 2).contiguous()
-        return merged.view(batch, seq, n_heads * head_dim)
+        weights = scores.softmax(-1)
+        merged = (weights @ q).transpose(1, 2).contiguous()
+        return merged.view(batch, seq, n_heads * head_dim), weights.detach()
 
 
 class Rounded(nn.Module):

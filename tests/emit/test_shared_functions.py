@@ -326,15 +326,24 @@ def test_a_local_that_is_called_like_a_number_is_not_taken_for_it(tmp_path: Path
     torch.testing.assert_close(unit(x), model(x))
 
 
-class FiveTimes(nn.Module):
+class SevenTimes(nn.Module):
     """Long enough that each attention is a part of it that is told by itself."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.second, self.third, self.fourth, self.fifth = (Attention(16) for _ in range(5))
+        self.first, self.second, self.third, self.fourth = (Attention(16) for _ in range(4))
+        self.fifth, self.sixth, self.seventh = (Attention(16) for _ in range(3))
 
     def forward(self, x: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
-        for attention in (self.first, self.second, self.third, self.fourth, self.fifth):
+        for attention in (
+            self.first,
+            self.second,
+            self.third,
+            self.fourth,
+            self.fifth,
+            self.sixth,
+            self.seventh,
+        ):
             x = torch.tanh(attention(x, memory))
         return x
 
@@ -343,10 +352,10 @@ def test_parts_with_one_text_are_one_function(monkeypatch: pytest.MonkeyPatch, t
     """What nobody saw to be alike, because it stands in other functions, is seen when it is written."""
     monkeypatch.setattr(ModuleCalls, "candidates", lambda self, taken: [])
     torch.manual_seed(0)
-    model, x, memory = FiveTimes().eval(), torch.randn(2, 3, 16), torch.randn(2, 5, 16)
+    model, x, memory = SevenTimes().eval(), torch.randn(2, 3, 16), torch.randn(2, 5, 16)
     longhand.generate(model, (x, memory), out=tmp_path / "unit", device="cpu")
     assert list(_functions(tmp_path / "unit")) == ["attention_weights", "attention"]
-    assert _calls(tmp_path / "unit", "attention") == 5
+    assert _calls(tmp_path / "unit", "attention") == 7
     assert "in 1 places" not in (tmp_path / "unit" / "model.py").read_text()
     unit = longhand.load(tmp_path / "unit")()
     unit.load_state_dict(model.state_dict())

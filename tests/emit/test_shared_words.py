@@ -60,14 +60,14 @@ class Attention(nn.Module):
         self.n_heads, self.head_dim = 4, 8
         self.q, self.k, self.v, self.out = (nn.Linear(32, 32) for _ in range(4))
 
-    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+    def forward(self, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         batch, seq, _ = hidden.shape
         shape = batch, seq, self.n_heads, self.head_dim
         parts = self.q(hidden), self.k(hidden), self.v(hidden)
         query, key, value = (part.view(shape).transpose(1, 2) for part in parts)
         weights = torch.softmax(torch.matmul(query, key.transpose(2, 3)) * 0.3, dim=-1)
         attended = torch.matmul(weights, value).transpose(1, 2).reshape(batch, seq, -1).contiguous()
-        return self.out(attended)
+        return self.out(attended), weights.detach()
 
 
 def test_what_both_passes_call_has_words_of_both(tmp_path: Any) -> None:

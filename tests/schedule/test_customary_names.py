@@ -134,14 +134,15 @@ def test_a_shape_that_is_added_to(tmp_path) -> None:  # type: ignore[no-untyped-
 
 
 class Alibi(nn.Module):
-    """Scores that begin at a bias for each head."""
+    """Scores that begin at a bias for each head; the caller may look at the weights."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, gives_weights: bool) -> None:
         super().__init__()
+        self.gives_weights = gives_weights
         self.slopes = nn.Parameter(torch.rand(4))
         self.fused = nn.Linear(48, 144)
 
-    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+    def forward(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor, ...]:
         batch, seq, _ = hidden_states.shape
         num_heads, head_dim = 4, 12
         fused = self.fused(hidden_states).view(batch, seq, num_heads, 3, head_dim)
@@ -150,18 +151,27 @@ class Alibi(nn.Module):
         scores = torch.baddbmm(alibi.repeat(batch, 1, 1), q, k.transpose(1, 2))
         places = torch.arange(seq)
         mask = torch.where(places[:, None] >= places, 0.0, torch.finfo(torch.float32).min)
-        return torch.bmm(torch.softmax(scores + mask, dim=-1), v)
+        weights = torch.softmax(scores + mask, dim=-1)
+        return (torch.bmm(weights, v), weights)[: 1 + self.gives_weights]
 
 
 def test_scores_that_begin_at_a_bias() -> None:
     """What is added has the product's words; strides of parts are so many heads; the least float has a name."""
-    files = text_of((Alibi().eval(), (torch.randn(2, 19, 48),), {}), "cpu", train=False)
+    files = text_of((Alibi(gives_weights=True).eval(), (torch.randn(2, 19, 48),), {}), "cpu", train=False)
     body = files["model.py"].partition("batch, seq, ")[2]
     assert "19" not in body and "36" not in body and "_stride=3 * HEAD_DIM" in body
     softmax = next(text for path, text in files.items() if path.endswith(".cpp") and "is_causal" in text)
     assert "constexpr float LEAST_FLOAT = -3.4028235e+38f;  // of float32" in softmax
     assert "arange" not in softmax.partition("#include")[0] or "mask" in softmax.partition("#include")[0]
     assert body.count("self.slopes[:, None, None] *") <= 1
+
+
+def test_a_mask_is_as_large_as_the_scores() -> None:
+    """As attention is called with it: its dimensions are those of queries and keys, also if these are as many."""
+    files = text_of((Alibi(gives_weights=False).eval(), (torch.randn(2, 19, 48),), {}), "cpu", train=False)
+    body = files["model.py"].partition("batch, seq, ")[2]
+    assert "F.scaled_dot_product_attention(" in body and "(batch * NUM_HEADS, 1, seq, seq)" in body
+    assert "19" not in body and "36" not in body and "n_cols=seq" in body
 
 
 class Boxes(nn.Module):

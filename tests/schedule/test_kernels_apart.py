@@ -50,7 +50,7 @@ def repeat_kv(hidden_states: torch.Tensor, n_rep: int) -> torch.Tensor:
 
 
 class Grouped(nn.Module):
-    """Attention whose keys and values are shared by several heads."""
+    """Products whose keys and values are shared by several heads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Grouped(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         query, key, value = (part(x).view(2, 8, -1, 8).transpose(1, 2) for part in (self.q, self.k, self.v))
         scores = query @ repeat_kv(key, 2).transpose(2, 3)
-        return torch.softmax(scores, -1) @ repeat_kv(value, 2)
+        return torch.sigmoid(scores) @ repeat_kv(value, 2)
 
 
 class Rows(nn.Module):

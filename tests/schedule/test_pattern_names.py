@@ -90,7 +90,7 @@ def test_the_users_statement_is_quoted_with_its_pattern(text: str) -> None:
 
 
 def test_axes_are_words_for_sizes(text: str) -> None:
-    assert "heads" in text
+    assert "reshape(batch, seq, HEADS, D)" in text
     assert "reshape(2, 5, 3, 4)" not in text and ", 3, 5, 4" not in text
     assert "v = " in text  # by the user's target
 

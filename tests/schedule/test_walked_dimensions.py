@@ -23,7 +23,7 @@ class Heads(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         batch, seq, dim = x.shape
         q = self.qkv(x).view(batch, seq, self.n_heads, self.head_dim).transpose(1, 2)
-        out = torch.matmul(torch.softmax(torch.matmul(q, q.transpose(-1, -2)), -1), q)
+        out = torch.matmul(torch.sigmoid(torch.matmul(q, q.transpose(-1, -2))), q)
         return self.proj(out.transpose(1, 2).reshape(batch, seq, dim))
 
 

@@ -44,6 +44,7 @@ def words_met(node: fx.Node, words: Mapping[str, Words]) -> Iterator[tuple[str, 
     given = [argument for argument in node.all_input_nodes if shape_of(argument)]
     if name in _ATTENTIONS:
         yield from _met_in_attention(given[:3], words)
+        yield from _met_in_mask(given, words)
         return
     if len(own) != len(shape) or not any(own) or not given:
         return
@@ -84,6 +85,17 @@ def _met_in_attention(given: list[fx.Node], words: Mapping[str, Words]) -> Itera
             yield one.name, _met(shapes[other], told, shapes[place])
 
 
+def _met_in_mask(given: list[fx.Node], words: Mapping[str, Words]) -> Iterator[tuple[str, Words]]:
+    """A mask is as large as the scores, which are (batch, heads, queries, keys), or is repeated for them."""
+    if len(given) < 4 or any(len(shape_of(one)) != 4 for one in given[:2]):
+        return
+    query, key, _, mask = given[:4]
+    of_query, of_key = (words.get(one.name, ()) for one in (query, key))
+    if len(of_query) == 4 and len(of_key) == 4 and len(shape_of(mask)) <= 4:
+        scores = (*shape_of(query)[:3], shape_of(key)[2])
+        yield mask.name, _met(scores, (*of_query[:3], of_key[2]), shape_of(mask))
+
+
 def _is_pointwise(node: fx.Node) -> bool:
     return torch.Tag.pointwise in getattr(node.target, "tags", ())
 
@@ -100,9 +112,13 @@ def _met(shape: tuple[Size, ...], words: Words, other: tuple[Size, ...]) -> Word
 
 
 def learned(old: Words, met: Words) -> Words:
-    """The words that a value has, and those that it had none for; no word stands for two of its dimensions."""
+    """The words that a value has, and those that it had none for; no word stands for two of its dimensions.
+
+    But for one that is met there for both: as many keys as queries, of a mask.
+    """
     known_words = list(old)
     for dim, word in enumerate(met):
-        if known_words[dim] is None and word is not None and word not in known_words:
+        others = (of for of, known in enumerate(known_words) if known == word)
+        if known_words[dim] is None and word is not None and all(met[of] == word for of in others):
             known_words[dim] = word
     return tuple(known_words)
