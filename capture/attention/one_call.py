@@ -24,7 +24,13 @@ from longhand.capture.attention.dimensions import Dimensions, Operand, dimension
 from longhand.capture.attention.hidden_rows import FedValue, HiddenRows
 from longhand.capture.attention.kernels import takes_written
 from longhand.capture.attention.mapping import axes_of_operand, joined, lacks_some
-from longhand.capture.attention.operands import Views, as_wanted, as_wanted_at, without_factor
+from longhand.capture.attention.operands import (
+    Views,
+    as_wanted,
+    as_wanted_at,
+    lies_in_rows,
+    without_factor,
+)
 from longhand.capture.attention.scores import WrittenAttention, written_attention
 from longhand.capture.functionalize.dead_code import remove_dead_code
 from longhand.capture.known.call import shape_of
@@ -32,7 +38,7 @@ from longhand.capture.known.deduction import facts_of
 from longhand.capture.known.facts import Fact, Size
 from longhand.capture.known.spelling import Emit, sizes_in
 from longhand.capture.provenance import Provenance
-from longhand.options import Device, Target
+from longhand.options import Target
 
 aten = torch.ops.aten
 
@@ -105,10 +111,9 @@ def _rewrite(setting: _Setting, written: WrittenAttention) -> None:
         whole = _four_dimensions(views, dims, dataclasses.replace(operand, node=made), positions)
         if whole is None:
             return
-        in_rows = views.in_rows(whole)
-        if in_rows is not whole and setting.machine.device is Device.CPU:
-            return  # a product reads channels that lie apart as they are: measured, a copy costs what one call saves
-        operands.append(in_rows)
+        if not lies_in_rows(whole):
+            return  # a product reads channels that lie apart as they are; on a CPU a copy costs what one call saves
+        operands.append(whole)
         factor *= own
     bias = bias_of(views, written, dims, setting.hidden)
     if bias is None or not (0 < factor < math.inf):

@@ -73,18 +73,17 @@ class Views:
         given = self.as_arguments(shape)
         return None if given is None else self.call(aten.expand.default, node, given, of=node)
 
-    def in_rows(self, node: fx.Node) -> fx.Node:
-        """The node with its channels side by side, as every fused kernel reads them."""
-        lies = as_it_lies(node)
-        if lies.shape[-1] == 1 or lies.stride(-1) == 1:
-            return node
-        return self.call(aten.clone.default, node, memory_format=torch.contiguous_format, of=node)
-
     def as_arguments(self, shape: Sequence[Size]) -> list[Any] | None:
         """Sizes as arguments of a call."""
         given = [size if isinstance(size, int) else self.sizes.get(size) for size in shape]
         is_there = all(isinstance(size, int) or (size is not None and size < self.place) for size in given)
         return given if is_there else None
+
+
+def lies_in_rows(node: fx.Node) -> bool:
+    """Whether a tensor's channels lie side by side, as every fused kernel reads them."""
+    lies = as_it_lies(node)
+    return bool(lies.shape[-1] == 1 or lies.stride(-1) == 1)
 
 
 def without_factor(views: Views, node: fx.Node, facts: Mapping[fx.Node, Fact]) -> tuple[fx.Node, float]:
