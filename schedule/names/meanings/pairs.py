@@ -84,7 +84,7 @@ def words_of_pairs(plan: KernelPlan, callers: Callers, pointers: Mapping[str, st
 
 def _sides(plan: KernelPlan, caller: Caller, places: Sequence[int]) -> tuple[str, ...]:
     """Of each load whether it reads even elements in a call, or odd ones; empty where that is no matter of pairs."""
-    known = _Known(plan, caller)
+    known = _CallNumbers(plan, caller)
     sizes = dict(zip((axis.name for axis in plan.axes), caller.launch.sizes, strict=True))
     axes = plan.addresses[places[0]].axes
     steps = [known.value(product) for axis, product in axes if sizes[axis] != 1]
@@ -98,7 +98,7 @@ def _sides(plan: KernelPlan, caller: Caller, places: Sequence[int]) -> tuple[str
     return sides if {*sides} == {*_BOTH} else ()
 
 
-class _Known:
+class _CallNumbers:
     """The numbers of one call.
 
     Args:
